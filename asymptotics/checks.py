@@ -195,12 +195,11 @@ def check_derivative(derivative: object, most: int) -> None:
         raise ValueError(f"derivative must be {orders}, got {derivative!r}")
 
 
-def require_whole(**values: Any) -> None:
+def require_whole(name: str, value: Any) -> None:
     """Raise a ValueError for a converted number, or one in an array, that is no integer."""
-    for name, value in values.items():
-        fraction = np.ravel(value)[np.ravel(value) % 1 != 0]
-        if fraction.size:
-            raise ValueError(f"{name} must be an integer, got {fraction[0]:g}")
+    fraction = np.ravel(value)[np.ravel(value) % 1 != 0]
+    if fraction.size:
+        raise ValueError(f"{name} must be an integer, got {fraction[0]:g}")
 
 
 def broadcast_shape(**arrays: Any) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from iclimit.checks import check_flags
+from iclimit.checks import check_flag
 
 if TYPE_CHECKING:
     import sympy
@@ -39,7 +39,7 @@ class Derivation:
         """
         import sympy
 
-        check_flags(compact=compact)
+        check_flag("compact", compact)
         if not compact:
             return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
         needed = {self.steps[-1][1].lhs}

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -50,16 +50,25 @@ def _check_size(name: str, value: Any, *, integer: bool) -> None:
         raise ValueError(f"{name} must be at most {largest:g}, got {shown(value)}")
 
 
+def check_each(check: Callable[[str, Any], None], /, **values: Any) -> None:
+    """Check all values by name, with a check of one of them."""
+    for name, value in values.items():
+        check(name, value)
+
+
 def check_arguments(**values: Any) -> None:
     """Raise a ValueError unless every number is in the range that the notation gives its name."""
-    for name, value in values.items():
-        parameter = PARAMETERS[name]
-        fits = isinstance(value, (Integral, float, np.floating)) and not isinstance(value, bool)
-        if fits and parameter.integer:
-            fits = isinstance(value, Integral) or math.isinf(value)
-        if not fits or parameter.range is None or value not in parameter.range:
-            raise ValueError(f"{name} must be {parameter.allowed}, got {shown(value)}")
-        _check_size(name, value, integer=parameter.integer)
+    check_each(_check_argument, **values)
+
+
+def _check_argument(name: str, value: Any) -> None:
+    parameter = PARAMETERS[name]
+    fits = isinstance(value, (Integral, float, np.floating)) and not isinstance(value, bool)
+    if fits and parameter.integer:
+        fits = isinstance(value, Integral) or math.isinf(value)
+    if not fits or parameter.range is None or value not in parameter.range:
+        raise ValueError(f"{name} must be {parameter.allowed}, got {shown(value)}")
+    _check_size(name, value, integer=parameter.integer)
 
 
 def given(**values: object) -> dict[str, Any]:
@@ -69,7 +78,7 @@ def given(**values: object) -> dict[str, Any]:
 
 def by_name(**values: Any) -> dict[str, Any]:
     """Return the arguments by name, in this order, as results and checkpoints record them."""
-    return values
+    return dict(**values)
 
 
 def check_integers(least: int | None = None, **values: Any) -> None:
@@ -77,46 +86,47 @@ def check_integers(least: int | None = None, **values: Any) -> None:
 
     A lower end ``least`` replaces that of the notation; it is 1 for names without a range.
     """
-    for name, value in values.items():
-        known = PARAMETERS.get(name)
-        interval = known.range if known else None
-        if least is not None or interval is None:
-            lower = 1 if least is None else least
-            interval = replace(interval or Interval.parse("[1, inf)"), lower=lower)
-            allowed = f"an integer >= {lower}"
-        else:
-            allowed = PARAMETERS[name].allowed
-        number = isinstance(value, Integral) and not isinstance(value, bool)
-        number = number or (isinstance(value, float) and value == math.inf)
-        if not number or value not in interval:
-            raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
-        _check_size(name, value, integer=True)
+    check_each(partial(_check_integer, least), **values)
 
 
-def check_positive(**values: object) -> None:
-    """Raise a ValueError unless every value is a finite number > 0."""
-    _check_numbers(values, lambda value: 0 < value < math.inf, "a number > 0 and finite")
+def _check_integer(least: int | None, name: str, value: Any) -> None:
+    known = PARAMETERS.get(name)
+    interval = known.range if known else None
+    if least is not None or interval is None:
+        lower = 1 if least is None else least
+        interval = replace(interval or Interval.parse("[1, inf)"), lower=lower)
+        allowed = f"an integer >= {lower}"
+    else:
+        allowed = PARAMETERS[name].allowed
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    number = number or (isinstance(value, float) and value == math.inf)
+    if not number or value not in interval:
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
+    _check_size(name, value, integer=True)
 
 
-def check_finite(**values: object) -> None:
-    """Raise a ValueError unless every value is a finite number."""
-    _check_numbers(values, math.isfinite, "a finite number")
+def check_positive(name: str, value: object) -> None:
+    """Raise a ValueError unless a value is a finite number > 0."""
+    _check_number(name, value, lambda number: 0 < number < math.inf, "a number > 0 and finite")
 
 
-def _check_numbers(values: dict[str, object], fits: Callable[[Any], bool], allowed: str) -> None:
-    for name, value in values.items():
-        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        if number:
-            _check_size(name, value, integer=False)
-        if not number or not fits(value):
-            raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
+def check_finite(name: str, value: object) -> None:
+    """Raise a ValueError unless a value is a finite number."""
+    _check_number(name, value, math.isfinite, "a finite number")
 
 
-def check_flags(**values: object) -> None:
-    """Raise a TypeError unless every value is True or False."""
-    for name, value in values.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{name} must be True or False, got {shown(value)}")
+def _check_number(name: str, value: Any, fits: Callable[[Any], bool], allowed: str) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if number:
+        _check_size(name, value, integer=False)
+    if not number or not fits(value):
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise a TypeError unless a value is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
 def check_fields(model: Any) -> None:
@@ -127,7 +137,7 @@ def check_fields(model: Any) -> None:
     for field in fields(model):
         value = getattr(model, field.name)
         if isinstance(field.default, bool):
-            check_flags(**{field.name: value})
+            check_flag(field.name, value)
         elif not isinstance(field.default, str) and not (value is None and field.default is None):
             check_arguments(**{field.name: value})
 

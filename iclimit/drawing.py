@@ -174,16 +174,33 @@ def write_key(figure: Figure, key: str) -> None:
 
 
 def draw_points(
-    ax: Axes, x: ArrayLike, mean: ArrayLike, standard_error: ArrayLike, colour: str, **options: Any
+    ax: Axes,
+    x: ArrayLike,
+    mean: ArrayLike,
+    standard_error: ArrayLike,
+    colour: str,
+    *,
+    fmt: str = "o",
+    markersize: float = 4,
+    capsize: float = 2,
+    **options: Any,
 ) -> Any:
     """Draw simulated points with bars of one standard error."""
     from matplotlib import rcParams
 
     # Points of a talk are as much larger as its lines are wider.
     wider = max(1.0, rcParams["lines.linewidth"] / _LINE)
-    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2} | options
-    style |= {name: wider * style[name] for name in ("markersize", "capsize", "linewidth")}
-    return ax.errorbar(x, mean, yerr=np.asarray(standard_error), color=colour, **style)
+    return ax.errorbar(
+        x,
+        mean,
+        yerr=np.asarray(standard_error),
+        color=colour,
+        fmt=fmt,
+        markersize=wider * markersize,
+        capsize=wider * capsize,
+        linewidth=wider * 1.2,
+        **options,
+    )
 
 
 def draw_estimates(

@@ -20,7 +20,7 @@ import numpy as np
 
 from iclimit.checks import (
     check_arguments,
-    check_flags,
+    check_flag,
     check_integers,
     check_kernel,
     given,
@@ -188,7 +188,7 @@ class Experiment:
             if not isinstance(value, kind) and not (name == "test" and value is None):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         check_arguments(prompts=self.prompts)
-        check_flags(balanced=self.balanced)
+        check_flag("balanced", self.balanced)
         gates = parse_gates("gates", self.model.gates, self.problem.context)
         object.__setattr__(self, "model", Reduced(gates))
         test = self.test

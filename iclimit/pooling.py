@@ -40,21 +40,15 @@ def _common_factor(of: str, rows: Sequence[Comparison]) -> Comparison:
     shared: defaultdict[Hashable, list[np.ndarray]] = defaultdict(list)
     degrees: dict[Hashable, float] = {}
     variance = 0.0
-    for number, (row, (even, odd), weight) in enumerate(
-        zip(rows, weights, mean_weights, strict=True)
-    ):
+    for number, (row, halves, weight) in enumerate(zip(rows, weights, mean_weights, strict=True)):
         draws = number if row.draws is None else (row.of, row.draws)
         degrees[draws] = min(row.degrees, degrees.get(draws, math.inf))
-        errors = row.deviations / row.theory
-        if errors.size:
-            errors = errors * np.resize([even, odd], errors.size)
-            factor += errors.sum()
-        else:
-            alone = math.sqrt(max(row.standard_error**2 - row.shared @ row.shared, 0.0))
-            errors = np.array([weight * alone / abs(row.theory)])
+        errors = _weighted_errors(row, halves)
         shared[draws].append(errors)
-        own = row.standard_error**2 - row.deviations @ row.deviations
-        if row.deviations.size:  # the error of the theory, from draws of its own
+        if row.deviations.size:
+            factor += errors.sum()
+            # The error of the theory, from draws of its own.
+            own = row.standard_error**2 - row.deviations @ row.deviations
             variance += weight**2 * max(own, 0.0) / row.theory**2
     groups = {draws: _variance(errors) for draws, errors in shared.items()}
     lost = sum(value**2 / degrees[draws] for draws, value in groups.items())
@@ -85,6 +79,17 @@ def _precisions(row: Comparison) -> list[float]:
     odd = squares[1::2].sum()
     fixed = row.allowance**2 + max(own, 0.0)
     return [row.theory**2 / (2 * half + fixed) for half in (odd, even)]
+
+
+def _weighted_errors(row: Comparison, weights: np.ndarray) -> np.ndarray:
+    """Errors of draws relative to the theory, with the weights of even and odd ones.
+
+    Where the draws are not known it is one error, that without what others share.
+    """
+    if row.deviations.size:
+        return row.deviations / row.theory * np.resize(weights, row.deviations.size)
+    alone = math.sqrt(max(row.standard_error**2 - row.shared @ row.shared, 0.0))
+    return np.array([weights.mean() * alone / abs(row.theory)])
 
 
 def _variance(errors: Sequence[np.ndarray]) -> float:

@@ -28,7 +28,7 @@ import numpy as np
 from iclimit.checks import (
     check_arguments,
     check_choice,
-    check_flags,
+    check_flag,
     check_kernel,
     parse_array,
     parse_covariance,
@@ -211,34 +211,40 @@ class Problem:
         if self.scale is not None:
             numbers.append("scale")
         check_arguments(**{name: getattr(self, name) for name in numbers})
-        check_flags(correlated_query=self.correlated_query)
+        check_flag("correlated_query", self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
-        check_kernel("correlation", self.correlation, self.context + self.correlated_query)
-        if np.ndim(self.correlation):
-            lags = np.asarray(self.correlation, dtype=float)
-            self._set(correlation=lags if np.any(lags[1:]) else 0.0)
-        if self.is_correlated and self.input_law != "gaussian":
-            raise ValueError(
-                f"input_law must be gaussian for correlated inputs, got {self.input_law!r}"
-            )
+        self._parse_correlation()
         count, given = parse_tasks(self.tasks, self.dim)
-        self._set(tasks=count if given is None else given)
-        if self.mixing is not None:
-            if self.input_covariance is not None:
-                raise ValueError("input_covariance must be None where mixing is given")
-            self._set(mixing=parse_array("mixing", self.mixing, 2 * (self.dim,)))
-        for name in ("input_covariance", "task_covariance"):
-            if getattr(self, name) is not None:
-                self._set(**{name: parse_covariance(name, getattr(self, name), self.dim)})
+        self._set("tasks", count if given is None else given)
+        self._parse_covariances()
         if self.noise_law is not None:
             if self.noise_variance:
                 raise ValueError(
                     "noise_law must be None where noise_variance is given, got both "
                     f"noise_variance={self.noise_variance!r} and {self.noise_law!r}"
                 )
-            self._set(noise_law=NoiseLaw.parse(self.noise_law))
+            self._set("noise_law", NoiseLaw.parse(self.noise_law))
         self._parse_mixture()
+
+    def _parse_correlation(self) -> None:
+        check_kernel("correlation", self.correlation, self.context + self.correlated_query)
+        if np.ndim(self.correlation):
+            lags = np.asarray(self.correlation, dtype=float)
+            self._set("correlation", lags if np.any(lags[1:]) else 0.0)
+        if self.is_correlated and self.input_law != "gaussian":
+            raise ValueError(
+                f"input_law must be gaussian for correlated inputs, got {self.input_law!r}"
+            )
+
+    def _parse_covariances(self) -> None:
+        if self.mixing is not None:
+            if self.input_covariance is not None:
+                raise ValueError("input_covariance must be None where mixing is given")
+            self._set("mixing", parse_array("mixing", self.mixing, 2 * (self.dim,)))
+        for name in ("input_covariance", "task_covariance"):
+            if getattr(self, name) is not None:
+                self._set(name, parse_covariance(name, getattr(self, name), self.dim))
 
     def _parse_mixture(self) -> None:
         if (self.fresh_fraction < 1) != (self.shared_task is not None):
@@ -259,10 +265,9 @@ class Problem:
     def __hash__(self) -> int:
         return hash((self.dim, self.context))
 
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            kept = value.copy() if isinstance(value, np.ndarray) else value
-            object.__setattr__(self, name, kept)
+    def _set(self, name: str, value: Any) -> None:
+        kept = value.copy() if isinstance(value, np.ndarray) else value
+        object.__setattr__(self, name, kept)
 
     def with_fresh_tasks(self, **changes: Any) -> Problem:
         """The same law with a fresh task in every prompt, and with other changes."""

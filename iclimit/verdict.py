@@ -155,13 +155,13 @@ class Verdict(Result):
             "notes": list(self.notes),
         }
 
-    def draw(self, ax: Axes, **line: Any) -> None:
+    def draw(self, ax: Axes, *, colour: str = COLOURS[0], **line: Any) -> None:
         """Draw the comparisons with numbers that are not 0 over the theory."""
         shown = [comparison for comparison in self.comparisons if comparison.theory]
         ratios = [comparison.estimate / comparison.theory for comparison in shown]
         units = [1.0 if row.logarithmic else abs(row.theory) for row in shown]
         errors = [row.standard_error / unit for row, unit in zip(shown, units, strict=True)]
-        draw_points(ax, range(len(ratios)), ratios, errors, **{"colour": COLOURS[0]} | line)
+        draw_points(ax, range(len(ratios)), ratios, errors, colour, **line)
         ax.axhline(1, color="0.4")
         finish(ax, "comparison", "simulation / theory")
 

@@ -135,14 +135,14 @@ class ConditionSchedule(Result):
             for step, (gamma, line) in enumerate(zip([None, *self.gammas], lines, strict=True))
         ]
 
-    def draw(self, ax: Axes, **line: Any) -> None:
+    def draw(self, ax: Axes, *, marker: str = "o", markersize: float = 4, **line: Any) -> None:
         """Draw the excess by layer."""
         from matplotlib.ticker import MaxNLocator
 
         excess = np.array(self.excess, dtype=float)
         shown = excess > 0  # a logarithmic axis has no place for 0
-        style: dict[str, Any] = {"marker": "o", "markersize": 4} | line
-        ax.plot(shown.nonzero()[0], excess[shown], **style)
+        layers = shown.nonzero()[0]
+        ax.plot(layers, excess[shown], marker=marker, markersize=markersize, **line)
         ax.set(xlabel="layers of GD++", ylabel=r"excess $\nu/\mu - 1$")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         log_scale(ax, "y")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
-from iclimit.checks import Seed, check_flags
+from iclimit.checks import Seed, check_flag
 from iclimit.experiment import Experiment
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
@@ -62,7 +62,7 @@ def predict(
     >>> round(prediction.gap.mean, 2)
     0.32
     """
-    check_flags(spread=spread)
+    check_flag("spread", spread)
     prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
     if not spread:
         return prediction

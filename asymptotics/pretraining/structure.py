@@ -17,7 +17,7 @@ from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, spectrum
 from iclimit.asymptotics.spectra.measures import FILES
-from iclimit.checks import check_flags
+from iclimit.checks import check_flag
 from iclimit.statement import Derived
 
 # Spectra, with the symbols of their covariances.
@@ -175,7 +175,7 @@ def parse_structure(
     """
     if task_spectrum is None and test_spectrum is not None:
         raise ValueError(f"test_spectrum needs task_spectrum, got only {test_spectrum!r}")
-    check_flags(normalize=normalize)
+    check_flag("normalize", normalize)
     if task_spectrum is None and input_spectrum is None:
         if normalize:
             raise ValueError("normalize needs a spectrum, got none")

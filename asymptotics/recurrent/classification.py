@@ -98,7 +98,8 @@ def classification_accuracy(
         separation=separation,
         flips=flips,
     )
-    require_whole(context=values.context, dim=values.dim)
+    require_whole("context", values.context)
+    require_whole("dim", values.dim)
     shape, points = flattened(values)
     context = points.context
     dim = points.dim

@@ -85,7 +85,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.numbers import Value
-from iclimit.checks import check_choice, check_flags
+from iclimit.checks import check_choice, check_flag
 from iclimit.results import Result
 
 # Arguments that a rule takes, beside those that all take.
@@ -247,7 +247,8 @@ def recurrent_errors(
     _refuse_unknown(rule, "channel_gates", channel_gates)
     _refuse_unknown(rule, "step_sizes", step_sizes)
     _refuse_unknown(rule, "preconditioner", preconditioner)
-    check_flags(gate_first=gate_first, unit_keys=unit_keys)
+    check_flag("gate_first", gate_first)
+    check_flag("unit_keys", unit_keys)
     check_integers(context=context)
     if readout is None:
         readout = 1.0 if "step_sizes" in RULES[rule] else "best"

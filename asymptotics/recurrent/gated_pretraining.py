@@ -41,7 +41,7 @@ from iclimit.asymptotics.pretraining.icl import error_parts, errors_of, solve_fi
 from iclimit.asymptotics.recurrent.context import effective, signal_and_noise
 from iclimit.asymptotics.recurrent.correlated_query import QueryErrors
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
-from iclimit.checks import check_flags
+from iclimit.checks import check_flag
 
 _TESTS = ("test_alpha", "test_rho", "test_forgetting", "test_drift", "test_correlation")
 
@@ -134,7 +134,7 @@ def gated_pretraining_errors(
     0.8188
     0.5048
     """
-    check_flags(running_sum=running_sum)
+    check_flag("running_sum", running_sum)
     math_, values = checked(
         systems="host",
         ranges={"alpha": "(0, inf)"},

@@ -165,7 +165,8 @@ def softmax_loss(
         dim=dim,
         noise_variance=noise_variance,
     )
-    require_whole(context=values.context, dim=values.dim)
+    require_whole("context", values.context)
+    require_whole("dim", values.dim)
     points = broadcast(values)
     beta = points.inverse_temperature
     v = points.value
@@ -290,7 +291,8 @@ def optimal_softmax(
             return _limit_optimum(math_, values.ratio + values.noise_ratio, heads)
     _check_heads(heads)
     _, values = checked(systems="numpy", context=context, dim=dim, noise_variance=noise_variance)
-    require_whole(context=values.context, dim=values.dim)
+    require_whole("context", values.context)
+    require_whole("dim", values.dim)
     points = broadcast(values)
     noise = points.noise_variance
     optima = np.empty((4, *noise.shape))

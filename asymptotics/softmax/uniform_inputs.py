@@ -218,7 +218,8 @@ def _parse(
         dim=dim,
         noise_variance=noise_variance,
     )
-    require_whole(context=values.context, dim=values.dim)
+    require_whole("context", values.context)
+    require_whole("dim", values.dim)
     return float(values.context), float(values.dim), float(values.noise_variance)
 
 

@@ -33,7 +33,7 @@ from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.losses import BoundedLoss
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.functional import functional_optimum
-from iclimit.checks import check_flags
+from iclimit.checks import check_flag
 
 Features = Callable[[np.ndarray], Any]
 
@@ -206,7 +206,8 @@ def sine_optimum(
     >>> round(sine_optimum(context=10).loss, 6), round(sine_optimum(context=10, tied=True).loss, 6)
     (0.004692, 0.00431)
     """
-    check_flags(tied=tied, whole_tokens=whole_tokens)
+    check_flag("tied", tied)
+    check_flag("whole_tokens", whole_tokens)
     if not whole_tokens:
         M = _sine_moments(tied)
 

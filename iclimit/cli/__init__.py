@@ -55,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = lambda message, *_, **__: printable(f"iclimit{verb}: {message}\n")
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed; its number would go to the next file
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    _replace_closed_streams()
     try:
         with deferred_interrupts():  # the flags of a verb take seconds of imports
             options = build_parser().parse_args(given)
@@ -72,21 +70,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError) as error:
-        message = f"error: {error}"
-        status = 2
-    except MemoryError:
-        message = "not enough memory for so many points"
-        status = 1
-    except (OSError, ArithmeticError, RuntimeError) as error:
-        message = str(error)
-        status = 1
-        if isinstance(error, OSError) and error.strerror:
-            where = repr(error.filename) if error.filename else "what was to be printed"
-            message = f"{error.strerror}: {where}"
+        return _failed(verb, f"error: {error}", 2)
+    except (MemoryError, OSError, ArithmeticError, RuntimeError) as error:
+        return _failed(verb, _explained(error), 1)
     except KeyboardInterrupt:
-        kept = not getattr(options, "no_store", True)
-        known = "; finished runs are on record, run again to go on" if kept else ""
-        message = f"interrupted{known}"
-        status = 130
+        message = "interrupted"
+        if not getattr(options, "no_store", True):
+            message += "; finished runs are on record, run again to go on"
+        return _failed(verb, message, 130)
+
+
+def _failed(verb: str, message: str, status: int) -> int:
+    """Print why a verb ended, and return its exit status."""
     print(printable(f"iclimit{verb}: {message}"), file=sys.stderr)
     return status
+
+
+def _replace_closed_streams() -> None:
+    """Open what is printed to where it is closed: its number would go to the next file."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _explained(error: Exception) -> str:
+    """Message of an error that is none of the command line."""
+    if isinstance(error, MemoryError):
+        return "not enough memory for so many points"
+    if isinstance(error, OSError) and error.strerror:
+        where = repr(error.filename) if error.filename else "what was to be printed"
+        return f"{error.strerror}: {where}"
+    return str(error)

@@ -80,20 +80,13 @@ def add_flag(
         default = 0
         settings["required"] = False
     if isinstance(default, bool):
-        if default:
-            flag = flag.replace("--", "--no-", 1)
-        action = "store_false" if default else "store_true"
-        text = text.removeprefix("whether ")
-        parser.add_argument(flag, dest=name, action=action, help=_escaped(text))
+        _add_switch(parser, name, flag, text, default)
         return
-    ranged = parameter and name not in WRITTEN and settings.get("metavar") != "FILE"
-    notes = [parameter.allowed.removesuffix(" and finite")] if parameter and ranged else []
-    if choices := re.match(r"\{(.*?)\}", kind):
-        options = ast.literal_eval(f"[{choices[1]}]")
-        written = {"choices": options, "type": type(options[0])} | written
-        notes = []
-    elif "type" not in written and "metavar" not in written:
-        written = _kind(name, kind) | written
+    ranged = name not in WRITTEN and settings.get("metavar") != "FILE"
+    written = _kind(name, kind, written) | written
+    notes = []
+    if parameter and ranged and "choices" not in written:
+        notes.append(parameter.allowed.removesuffix(" and finite"))
     if default not in (None, "", (), []) and "default" not in text:
         notes.append(
             f"default {default:g}" if isinstance(default, float) else f"default {default}"
@@ -107,6 +100,17 @@ def add_flag(
     parser.add_argument(flag, help=_escaped(f"{text} ({note})" if note else text), **settings)
 
 
+def _add_switch(
+    parser: argparse._ActionsContainer, name: str, flag: str, text: str, default: bool
+) -> None:
+    """Add a flag without a value, which changes the default."""
+    if default:
+        flag = flag.replace("--", "--no-", 1)
+    action = "store_false" if default else "store_true"
+    text = text.removeprefix("whether ")
+    parser.add_argument(flag, dest=name, action=action, help=_escaped(text))
+
+
 def _escaped(text: str) -> str:
     """Help text with arguments as flags, and per cent signs as argparse takes them."""
     flags = {name: parameter.flag for name, parameter in PARAMETERS.items() if "_" in name}
@@ -114,8 +118,13 @@ def _escaped(text: str) -> str:
     return re.sub("%(?!%)", "%%", text)
 
 
-def _kind(name: str, kind: str) -> Settings:
-    """Type and placeholder of a number or a word."""
+def _kind(name: str, kind: str, written: Settings) -> Settings:
+    """Choices, or type and placeholder of a number or a word unless these are written down."""
+    if choices := re.match(r"\{(.*?)\}", kind):
+        options = ast.literal_eval(f"[{choices[1]}]")
+        return {"choices": options, "type": type(options[0])}
+    if "type" in written or "metavar" in written:
+        return {}
     parameter = PARAMETERS.get(name)
     if parameter and parameter.range:
         if parameter.integer:

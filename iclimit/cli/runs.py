@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -129,16 +129,7 @@ def show_run(options: argparse.Namespace) -> None:
     lines += [f"seed        {run.seed}", f"backend     {run.backend or 'always NumPy'}"]
     lines += [f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}"]
     for batch in batches:
-        libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
-        lines += [
-            f"repeats     {batch.first} to {batch.first + batch.count - 1}",
-            f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s",
-        ]
-        if batch.note:
-            lines.append(f"  {batch.note}")
-        if batch.residual is not None:
-            lines.append(f"  worst residual {batch.residual:.3g}")
-        lines.append(f"  {libraries}; {len(batch.result)} bytes")
+        lines.extend(_batch_lines(batch))
     try:
         numbers = concatenated_numbers(batches)
         lines.append("numbers")
@@ -148,6 +139,18 @@ def show_run(options: argparse.Namespace) -> None:
     for name, (value, error) in numbers.items():
         lines.append(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
     print("\n".join(map(printable, lines)))
+
+
+def _batch_lines(batch: StoredBatch) -> Iterator[str]:
+    """Lines about some repeats of a run."""
+    yield f"repeats     {batch.first} to {batch.first + batch.count - 1}"
+    yield f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s"
+    if batch.note:
+        yield f"  {batch.note}"
+    if batch.residual is not None:
+        yield f"  worst residual {batch.residual:.3g}"
+    libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
+    yield f"  {libraries}; {len(batch.result)} bytes"
 
 
 def _the_run(store: RunStore, beginning: str) -> StoredBatch:

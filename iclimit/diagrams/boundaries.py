@@ -18,22 +18,26 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import Value
-from iclimit.asymptotics.pretraining import diversity_slope
+from iclimit.asymptotics.pretraining import JointSpectrum, diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.combinations import memorisation_width
 from iclimit.diagrams.quantities import find_function, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import PARAMETERS, read_table
 
+# Fewest and most grid points along an axis for structured data.
 _STRUCTURED_POINTS = 31, 101
-# Fewest and most grid points along an axis for structured data, and how many numbers an array over
-# all points and atoms may have.
+
+# Most numbers of an array over all points and atoms of structured data.
 _NUMBERS = 2**20
+
+# Parameters at the points of a diagram, by name, and functions of them.
+Parameters: TypeAlias = Mapping[str, Any]
+Term: TypeAlias = Callable[[Parameters], Any]
 
 # Width, in the logarithm of a parameter, up to which a change is drawn as a boundary.
 _SHARP = 0.5
@@ -50,7 +54,7 @@ class Boundary:
     ----------
     label : str
         What is true on it, in the notation.
-    margin : callable
+    signed : callable
         Signed function of the parameters, zero on the boundary, NaN where there is none.
     quantities : tuple of str
         Quantities whose diagrams show it.
@@ -60,29 +64,33 @@ class Boundary:
     """
 
     label: str
-    margin: Callable[..., Any]
+    signed: Term
     quantities: tuple[str, ...]
-    width: Callable[..., Any] | None = None
+    width: Term | None = None
 
-    def sharp_margin(self, **parameters: Any) -> Any:
+    def margin(self, **parameters: Any) -> Any:
+        """Signed function of the parameters as keyword arguments."""
+        return self.signed(parameters)
+
+    def sharp_margin(self, parameters: Parameters) -> Any:
         """Return the margin, NaN where what changes on the boundary changes gradually."""
-        margin = self.margin(**parameters)
+        margin = self.signed(parameters)
         if self.width is None:
             return margin
-        return np.where(self.width(**parameters) < _SHARP, margin, np.nan)
+        return np.where(self.width(parameters) < _SHARP, margin, np.nan)
 
 
-def _term(text: str) -> Callable[..., Any]:
+def _term(text: str) -> Term:
     """Function of the parameters that a text of the table stands for."""
     if text in PARAMETERS:
-        return lambda **p: p[text]
+        return lambda p: p[text]
     if text.isdigit():
-        return lambda **_: float(text)
+        return lambda _: float(text)
     function = find_function(text)
     known = inspect.signature(function).parameters
     if inspect.Parameter.VAR_KEYWORD in {parameter.kind for parameter in known.values()}:
-        return function
-    return lambda **p: function(**{name: value for name, value in p.items() if name in known})
+        return lambda p: function(**p)
+    return lambda p: function(**{name: value for name, value in p.items() if name in known})
 
 
 def _boundary(row: Mapping[str, str]) -> Boundary:
@@ -91,9 +99,9 @@ def _boundary(row: Mapping[str, str]) -> Boundary:
     second_side = _term(row["second"])
     parameter, _, value = row["where"].partition("=")
 
-    def margin(**p: Any) -> Any:
-        first = first_side(**p)
-        second = second_side(**p)
+    def signed(p: Parameters) -> Any:
+        first = first_side(p)
+        second = second_side(p)
         if row["compared"] == "reciprocals":
             both = np.isinf(first) & np.isinf(second)
             difference = np.where(both, np.nan, np.divide(1, second) - np.divide(1, first))
@@ -104,7 +112,7 @@ def _boundary(row: Mapping[str, str]) -> Boundary:
         return np.where(np.equal(p.get(parameter, float(value)), float(value)), difference, np.nan)
 
     width = _term(row["width"]) if row["width"] else None
-    return Boundary(row["label"], margin, tuple(row["quantities"].split()), width)
+    return Boundary(row["label"], signed, tuple(row["quantities"].split()), width)
 
 
 # Boundaries by name.
@@ -137,47 +145,65 @@ def boundary_curves(
 
 def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     """Boundaries that hold for structured data, by name."""
-    spectrum = structure.joint
+    return {
+        "interpolation": BOUNDARIES["interpolation"],
+        "memorisation": _memorisation(structure.joint),
+        "unseen": BOUNDARIES["unseen"],
+        "diversity": _diversity(structure.joint),
+        "null": _null(structure),
+        "gap": replace(BOUNDARIES["gap"], signed=find_quantity("task_gap", structure).evaluate),
+    }
+
+
+def _memorisation(spectrum: JointSpectrum) -> Boundary:
+    """Boundary at the rank of the covariance of the tasks."""
     rank = float(spectrum.weight @ (spectrum.task > 0))
-    icl = find_quantity("icl_error", structure)
-    predicting_zero = find_quantity("null_error", structure)
-    gap = find_quantity("task_gap", structure)
     learned = (spectrum.task * spectrum.inputs)[spectrum.task > 0]
     carried = float(spectrum.weight @ (spectrum.task * spectrum.inputs))
     least = learned.min()
 
-    def null(**p: Any) -> Any:
+    def width(p: Parameters) -> Any:
+        """Width of the transition where the least eigenvalue would be that of all directions."""
+        return memorisation_width(
+            tau=p["tau"],
+            alpha=p["alpha"],
+            kappa=p["kappa"] / rank,
+            rho=np.maximum((carried + np.asarray(p["rho"])) / least - 1, 0),
+            ridge=np.divide(p.get("ridge", 0.0), least),
+        )
+
+    boundary = replace(BOUNDARIES["memorisation"], width=width)
+    if abs(rank - 1) < _FULL_RANK:
+        return boundary
+    label = rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as $\alpha \to \infty$"
+    return replace(boundary, label=label, signed=lambda p: p["kappa"] - rank)
+
+
+def _diversity(spectrum: JointSpectrum) -> Boundary:
+    """Boundary on which the slope of the ICL error in the number of tasks is 0."""
+
+    def slope(p: Parameters) -> Any:
+        ridgeless = np.asarray(p.get("ridge", 0.0)) == 0
+        undefined = (np.asarray(p["tau"]) == 1) & ridgeless | np.isinf(p["alpha"])
+        # Any numbers do where the slope is undefined.
+        defined = {
+            "tau": np.where(undefined, 2, p["tau"]),
+            "alpha": np.where(undefined, 1, p["alpha"]),
+        }
+        slopes = diversity_slope(**{**p, **defined}, spectrum=spectrum)
+        return np.where(undefined, np.nan, slopes)
+
+    label = r"$\partial e_{\mathrm{ICL}}/\partial\kappa = 0$: more tasks begin or cease to hurt"
+    return Boundary(label, slope, ("icl_error",))
+
+
+def _null(structure: Structure) -> Boundary:
+    """Boundary on which the ICL error is that of predicting 0."""
+    icl = find_quantity("icl_error", structure)
+    predicting_zero = find_quantity("null_error", structure)
+
+    def signed(p: Parameters) -> Any:
         return 1 / icl.evaluate(p) - 1 / predicting_zero.evaluate(p)
 
-    def width(
-        *, kappa: Value, rho: Value, ridge: Value = 0.0, tau: Value, alpha: Value, **_: Any
-    ) -> Any:
-        """Width of the transition where the least eigenvalue would be that of all directions."""
-        noise = np.maximum((carried + np.asarray(rho)) / least - 1, 0)
-        scaled = {"kappa": kappa / rank, "rho": noise, "ridge": np.divide(ridge, least)}
-        return memorisation_width(tau=tau, alpha=alpha, **scaled)
-
-    def diversity(tau: Value, alpha: Value, **p: Any) -> Any:
-        ridgeless = np.asarray(p.get("ridge", 0.0)) == 0
-        undefined = (np.asarray(tau) == 1) & ridgeless | np.isinf(alpha)
-        # Any numbers do where the slope is undefined.
-        defined = {"tau": np.where(undefined, 2, tau), "alpha": np.where(undefined, 1, alpha)}
-        slope = diversity_slope(**defined, **p, spectrum=spectrum)
-        return np.where(undefined, np.nan, slope)
-
-    kept = {name: BOUNDARIES[name] for name in ("interpolation", "memorisation", "unseen")}
-    kept["memorisation"] = replace(kept["memorisation"], width=width)
-    if abs(rank - 1) >= _FULL_RANK:
-        label = rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as "
-        kept["memorisation"] = replace(
-            kept["memorisation"],
-            label=label + r"$\alpha \to \infty$",
-            margin=lambda kappa, **_: kappa - rank,
-        )
-    more = r"$\partial e_{\mathrm{ICL}}/\partial\kappa = 0$: more tasks begin or cease to hurt"
-    zero = r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0"
-    return kept | {
-        "diversity": Boundary(more, diversity, ("icl_error",)),
-        "null": Boundary(zero, null, ("icl_error",)),
-        "gap": replace(BOUNDARIES["gap"], margin=lambda **p: gap.evaluate(p)),
-    }
+    label = r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0"
+    return Boundary(label, signed, ("icl_error",))

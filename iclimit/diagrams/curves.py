@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,38 +74,44 @@ class Curves(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
-        known = self.quantity.all_parameters
-        columns = [name for name in known if name == self.x or name in self.family[0]]
-        extra: tuple[str, ...] = ("standard_error", "dim", "repeats") if self.simulated else ()
         bands = [[]] * len(self.values) if self.run_sd is None else self.run_sd.tolist()
-
-        def row(source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
-            head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
-            place = {name: at[name] for name in columns}
-            numbers = dict.fromkeys(extra) | dict(zip(extra, more, strict=False))
-            return {**head, **place, self.quantity.column: value, **numbers}
-
         rows = [
-            row("theory", parameters | {self.x: x}, value) | ({"run_sd": sd} if band else {})
+            self._row("theory", parameters | {self.x: x}, value) | ({"run_sd": sd} if band else {})
             for parameters, line, band in zip(self.family, self.values, bands, strict=True)
             for x, value, sd in itertools.zip_longest(self.grid.tolist(), line.tolist(), band)
         ]
         for value in itertools.chain(*self.simulated):
-            for run in value.runs:
-                at = run.parameters
-                dim = run.parameters["dim"]
-                estimate = run.estimate
-                rows.append(row("finite_size", at, run.prediction.mean, None, dim))
-                numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
-                rows.append(row("simulation", at, *numbers))
-            if len(value.runs) >= LEAST_SIZES:
-                estimate = value.estimate
-                at = value.parameters
-                rows.append(row("extrapolation", at, estimate.mean, estimate.standard_error))
+            rows.extend(self._simulated_rows(value))
         for sized in itertools.chain(*self.finite_size):
             at = sized.parameters
-            rows.append(row("finite_size", at, sized.prediction.mean, None, at["dim"]))
+            rows.append(self._row("finite_size", at, sized.prediction.mean, None, at["dim"]))
         return rows
+
+    def _row(self, source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
+        """Row of a value; ``more`` are its standard error, dimension and number of repeats."""
+        head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
+        place = {
+            name: at[name]
+            for name in self.quantity.all_parameters
+            if name == self.x or name in self.family[0]
+        }
+        extra: tuple[str, ...] = ("standard_error", "dim", "repeats") if self.simulated else ()
+        numbers = dict.fromkeys(extra) | dict(zip(extra, more, strict=False))
+        return {**head, **place, self.quantity.column: value, **numbers}
+
+    def _simulated_rows(self, value: SimulatedValue) -> Iterator[dict[str, Any]]:
+        """Rows of a simulated point: those of its runs, and their extrapolation."""
+        for run in value.runs:
+            at = run.parameters
+            dim = at["dim"]
+            estimate = run.estimate
+            yield self._row("finite_size", at, run.prediction.mean, None, dim)
+            numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
+            yield self._row("simulation", at, *numbers)
+        if len(value.runs) >= LEAST_SIZES:
+            estimate = value.estimate
+            numbers = estimate.mean, estimate.standard_error
+            yield self._row("extrapolation", value.parameters, *numbers)
 
     @property
     def varied(self) -> dict[str, np.ndarray]:
@@ -139,7 +145,7 @@ class Curves(Result):
         }
         if self.run_sd is not None:
             more["run_sd"] = tuple(axes), self.run_sd.reshape(values.shape)
-        return labelled_values(self.quantity, axes, self.fixed, values, simulated, **more)
+        return labelled_values(self.quantity, axes, self.fixed, values, simulated, more)
 
     def draw(
         self,
@@ -180,7 +186,6 @@ class Curves(Result):
             Default: the parameters that all curves share, unless the axes have a title.
         """
         named = label is not None
-        known = self.quantity.all_parameters
         others = bool(ax.lines)
         count = len(self.family)
         if label is None or isinstance(label, str):
@@ -189,21 +194,11 @@ class Curves(Result):
         colours = _one_each("color", color, count)
         markers = _one_each("marker", marker, count)
         for index, name in enumerate(names):
-            colour = _draw_theory(ax, self, index, name, colours[index], markers[index])
-            if self.run_sd is not None:
-                _draw_band(ax, self, index, colour)
-            if self.finite_size:
-                _draw_finite_size(ax, self, index, colour)
-            if self.simulated:
-                _draw_simulated(ax, self, index, colour, markers[index] or "o")
+            _draw_curve(ax, self, index, name, colours[index], markers[index])
         _explain(ax, self, markers[0] or "o")
         log_axis(ax, "x", self.grid)
-        low, high = ax.dataLim.intervaly
-        if 0 < _RANGE * low < high < math.inf:
-            if high > low * _FARTHEST**2:
-                ax.set_ylim(max(low, 1 / _FARTHEST), min(high, _FARTHEST))
-            log_scale(ax, "y")
-        ax.set_xlabel(known[self.x].label)
+        _scale_values(ax)
+        ax.set_xlabel(self.quantity.all_parameters[self.x].label)
         if ylabel is None:
             _name_values(ax, self.quantity.label)
         else:
@@ -212,6 +207,15 @@ class Curves(Result):
         all_finite = np.all(np.any(np.isfinite(self.values), axis=1))
         explained = named or not all_finite or self.run_sd is not None
         place_legend(ax, legend, least=1 if explained else 2)
+
+
+def _scale_values(ax: Axes) -> None:
+    """Make the axis of values logarithmic where they differ by large factors."""
+    low, high = ax.dataLim.intervaly
+    if 0 < _RANGE * low < high < math.inf:
+        if high > low * _FARTHEST**2:
+            ax.set_ylim(max(low, 1 / _FARTHEST), min(high, _FARTHEST))
+        log_scale(ax, "y")
 
 
 def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
@@ -229,6 +233,19 @@ def _name(curves: Curves, parameters: dict[str, float], label: str | None, other
     parts = [label] if label else [curves.quantity.label] if others or not varied else []
     parts.append(stated(curves.quantity.all_parameters, varied))
     return ", ".join(filter(None, parts))
+
+
+def _draw_curve(
+    ax: Axes, curves: Curves, index: int, label: str, colour: Any, marker: Any
+) -> None:
+    """Draw a curve with its band, finite-size prediction and simulation, if it has them."""
+    colour = _draw_theory(ax, curves, index, label, colour, marker)
+    if curves.run_sd is not None:
+        _draw_band(ax, curves, index, colour)
+    if curves.finite_size:
+        _draw_finite_size(ax, curves, index, colour)
+    if curves.simulated:
+        _draw_simulated(ax, curves, index, colour, marker or "o")
 
 
 def _draw_theory(

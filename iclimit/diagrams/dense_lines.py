@@ -114,10 +114,9 @@ def _peaks_and_poles(
     left = np.append(0, size[:-1])
     right = np.append(size[1:], 0)
     apart = np.isfinite(np.maximum(left, right))
-    poles = [x[np.isinf(size) & apart]]
-    at = np.flatnonzero((size > left) & (size >= right) & np.isfinite(size) & apart)
-    at = at[(at > 0) & (at < x.size - 1)]
-    at = at[np.argsort(-size[at])][:_MOST_PEAKS]
+    peaks = np.flatnonzero((size > left) & (size >= right) & np.isfinite(size) & apart)
+    peaks = peaks[(peaks > 0) & (peaks < x.size - 1)]
+    at = peaks[np.argsort(-size[peaks])][:_MOST_PEAKS]
     top = x[at]
     width = np.maximum(x[at + 1] - x[at], x[at] - x[at - 1])
     shown_x = [np.empty(0)]
@@ -130,18 +129,19 @@ def _peaks_and_poles(
         values = function(inside)
         shown_x.append(inside.ravel())
         shown_y.append(values.ravel())
-        heights = np.where(np.isnan(values) | (points != inside), 0, abs(values))
-        heights = np.pad(heights, ((2, 2), (0, 0)))
-        best = np.argmax(heights, axis=0)
-        columns = np.arange(top.size)
-        before = np.minimum(heights[best - 1, columns], heights[best - 2, columns])
-        after = np.minimum(heights[best + 1, columns], heights[best + 2, columns])
-        sharp = np.maximum(before, after) < _LEVEL * heights[best, columns]
-        top = points[best - 2, columns][sharp]
+        highest, sharp = _highest_points(np.where(points == inside, values, np.nan))
+        top = points[highest, np.arange(top.size)][sharp]
         width = width[sharp] * _SHARES[17]
-    every_pole = np.unique(np.concatenate([*poles, top]))
-    return (
-        np.concatenate(shown_x),
-        np.concatenate(shown_y),
-        every_pole[np.diff(every_pole, prepend=-np.inf) > _SAME * (x[-1] - x[0])],
-    )
+    poles = np.unique(np.concatenate([x[np.isinf(size) & apart], top]))
+    distinct = np.diff(poles, prepend=-np.inf) > _SAME * (x[-1] - x[0])
+    return np.concatenate(shown_x), np.concatenate(shown_y), poles[distinct]
+
+
+def _highest_points(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row of the highest point in each column, and whether it stands out from those beside it."""
+    heights = np.pad(np.where(np.isnan(values), 0, abs(values)), ((2, 2), (0, 0)))
+    best = np.argmax(heights, axis=0)
+    columns = np.arange(best.size)
+    before = np.minimum(heights[best - 1, columns], heights[best - 2, columns])
+    after = np.minimum(heights[best + 1, columns], heights[best + 2, columns])
+    return best - 2, np.maximum(before, after) < _LEVEL * heights[best, columns]

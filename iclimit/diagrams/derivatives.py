@@ -423,7 +423,7 @@ def _same_side(boundary: Boundary, places: Mapping[str, Any]) -> np.ndarray:
     """Whether places behind the first are on its side; all are where the boundary is not there."""
     try:
         with np.errstate(all="ignore"):
-            margins = np.asarray(boundary.sharp_margin(**places), dtype=float)
+            margins = np.asarray(boundary.sharp_margin(places), dtype=float)
     except (ValueError, ArithmeticError, KeyError):  # it is not defined at all of them
         return np.ones(_MOST, dtype=bool)
     signs = np.broadcast_to(np.sign(margins), _MOST + 1)

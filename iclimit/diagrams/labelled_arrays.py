@@ -21,7 +21,7 @@ def labelled_values(
     fixed: Mapping[str, float],
     values: np.ndarray,
     simulated: Sequence[SimulatedValue],
-    **more: Any,
+    more: Mapping[str, Any],
 ) -> xarray.Dataset:
     """Values of a quantity over its parameters as an `xarray.Dataset`.
 

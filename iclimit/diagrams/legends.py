@@ -57,17 +57,21 @@ def place_legend(ax: Axes, legend: bool | str | Sequence[str], *, least: int = 1
     if isinstance(legend, str):
         return
     lay_out(ax)
-    box = drawn.get_window_extent().padded(2)
-    curves = [line for line in ax.lines if np.size(line.get_xdata())]
-    paths = [line.get_path().transformed(line.get_transform()) for line in curves]
-    frame = ax.get_window_extent()
-    inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0
-    hidden = any(path.intersects_bbox(box, filled=False) for path in paths)
     title = ax.title
-    if (hidden or not inside) and (title.get_gid() == OURS or not title.get_text()):
+    if not _is_free(ax, drawn) and (title.get_gid() == OURS or not title.get_text()):
         height = legend_above(ax, handles, names).get_window_extent().height
         above = 72 * height / ax.figure.dpi + _PAD
         ax.set_title(title.get_text(), fontsize="small", gid=OURS, pad=above)
+
+
+def _is_free(ax: Axes, legend: Legend) -> bool:
+    """Whether a legend is inside the axes and hides no curve."""
+    box = legend.get_window_extent().padded(2)
+    frame = ax.get_window_extent()
+    inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0
+    curves = [line for line in ax.lines if np.size(line.get_xdata())]
+    paths = [line.get_path().transformed(line.get_transform()) for line in curves]
+    return inside and not any(path.intersects_bbox(box, filled=False) for path in paths)
 
 
 def legend_above(
@@ -77,14 +81,23 @@ def legend_above(
     *,
     title: str | None = None,
     most_columns: int = 4,
-    **look: Any,
+    handlelength: float | None = None,
 ) -> Legend:
     """Draw a legend above the axes, in as many columns as their width has room for."""
-    look |= {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "alignment": "left"}
-    look |= {"frameon": False, "borderaxespad": 0.3, "title": title}
     most = room(ax)
     for columns in range(min(len(handles), most_columns), 0, -1):
-        drawn = ax.legend(handles, labels, ncols=columns, **look)
+        drawn = ax.legend(
+            handles,
+            labels,
+            ncols=columns,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            alignment="left",
+            frameon=False,
+            borderaxespad=0.3,
+            title=title,
+            handlelength=handlelength,
+        )
         drawn.set_in_layout(False)
         if columns == 1 or drawn.get_window_extent().width <= most:
             break

@@ -120,9 +120,7 @@ class PhaseDiagram(Result):
         }
         axes = {self.y: self.y_grid, self.x: self.x_grid}
         values = self.values
-        return labelled_values(
-            self.quantity, axes, self.fixed, values, self.simulated, **boundaries
-        )
+        return labelled_values(self.quantity, axes, self.fixed, values, self.simulated, boundaries)
 
     def draw(
         self, ax: Axes, *, legend: bool = True, title: str | None = None, errors: bool = False
@@ -156,16 +154,16 @@ class PhaseDiagram(Result):
         else:
             _draw_diagram(self, ax, legend, title)
 
-    def draw_figure(self, figure: Figure, /, **line: Any) -> Axes:
+    def draw_figure(self, figure: Figure, /, *, errors: bool = False, **line: Any) -> Axes:
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
         rows = len(self.boundaries) + bool(self.simulated) + bool(self.quantity.structure)
-        errors = any(value.z is not None for value in self.simulated) and not line.get("errors")
-        columns = 2 if errors else 1
+        beside = not errors and any(value.z is not None for value in self.simulated)
+        columns = 2 if beside else 1
         height = 4.0 + _LEGEND_ROW * rows
         first, *right = panels(figure, columns, width=6.4 * columns, height=height)
-        if errors:
+        if beside:
             self.draw(right[0], errors=True)
-        self.draw(first, **line)
+        self.draw(first, errors=errors, **line)
         return first
 
 

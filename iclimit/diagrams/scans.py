@@ -307,18 +307,7 @@ def phase_diagram(
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
     chosen = get_quantity(quantity, parameters, structure)
-    for axis, name in (("x", x), ("y", y)):
-        check_choice(axis, name, parameters)
-    given = {name: parse_axis(name, value) for name, value in parameters.items()}
-    grids = {name: given.pop(name) for name in (x, y)}
-    for name, grid in grids.items():
-        if grid.size < 2 or not np.all(np.diff(grid) > 0):
-            raise ValueError(f"{name} must be an ascending sequence of at least two numbers")
-    for name in given:
-        if np.ndim(parameters[name]):
-            value = parameters[name]
-            raise ValueError(f"{name} must be a number (x is {x}, y is {y}), got {value!r}")
-    fixed = {name: float(value[0]) for name, value in given.items()}
+    grids, fixed = _parse_plane(x, y, parameters)
     values = chosen.evaluate(fixed | {x: grids[x][None, :], y: grids[y][:, None]})
     values = np.broadcast_to(values, (grids[y].size, grids[x].size))
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
@@ -341,3 +330,21 @@ def phase_diagram(
     [points] = points_at_sizes([points], settings.sizes, (x, y))
     simulated = simulate_values(chosen, points, settings)
     return replace(diagram, simulated=tuple(value for value in simulated if value is not None))
+
+
+def _parse_plane(
+    x: str, y: str, parameters: Mapping[str, Any]
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Grids of the two parameters of a diagram, and the numbers of the others."""
+    for axis, name in (("x", x), ("y", y)):
+        check_choice(axis, name, parameters)
+    given = {name: parse_axis(name, value) for name, value in parameters.items()}
+    grids = {name: given.pop(name) for name in (x, y)}
+    for name, grid in grids.items():
+        if grid.size < 2 or not np.all(np.diff(grid) > 0):
+            raise ValueError(f"{name} must be an ascending sequence of at least two numbers")
+    for name in given:
+        if np.ndim(parameters[name]):
+            value = parameters[name]
+            raise ValueError(f"{name} must be a number (x is {x}, y is {y}), got {value!r}")
+    return grids, {name: float(value[0]) for name, value in given.items()}

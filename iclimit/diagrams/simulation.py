@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,6 +172,11 @@ class Simulation:
         wanted = math.inf if relative is None else relative * abs(value)
         return min(self.target_standard_error or math.inf, wanted)
 
+    def more_repeats(self, value: SimulatedValue, repeats: tuple[int, ...]) -> tuple[int, ...]:
+        """Repeats at each size that the wanted precision takes, from those so far."""
+        growth = self.growth(value)
+        return tuple(min(math.ceil(growth * n), max(n, self.most_repeats)) for n in repeats)
+
     def growth(self, value: SimulatedValue) -> float:
         """Factor of repeats that the wanted precision takes, from the error bar so far."""
         wanted = self._wanted(value.estimate.mean)
@@ -287,7 +292,6 @@ def simulate_values(
     RuntimeError
         If the runs of all points fail.
     """
-    where = simulation.execution
     repeats = {i: simulation.repeats_at(quantity, point) for i, point in enumerate(points)}
     values: dict[int, SimulatedValue] = {}
     results: dict[Cell, Any] = {}
@@ -307,23 +311,17 @@ def simulate_values(
             if simulation.announce is not None:
                 simulation.announce(plan_cells(cells, **simulation.execution))
             bar.total += len(cells)
-            where["time_limit"] = simulation.remaining
-            for outcome in run_cells(cells, **where, batch_repeats=_batch_repeats):
-                bar.update()
-                if isinstance(outcome.result, Exception):
-                    failures.append(RuntimeError(f"{outcome.result} ({outcome.cell.name})"))
-                else:
-                    results[outcome.cell] = outcome.result
+            failures.extend(_compute(cells, simulation, results, bar))
             for i, at_sizes in pairs.items():
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
                     outcomes = [(results[run], results[predicted]) for run, predicted in at_sizes]
                     values[i] = value_at(quantity, points[i], outcomes)
             before = repeats
-            repeats = dict(repeats)
-            for i in [i for i in open_points if i in values]:
-                growth = simulation.growth(values[i])
-                most = simulation.most_repeats
-                repeats[i] = tuple(min(math.ceil(growth * n), max(n, most)) for n in before[i])
+            repeats = before | {
+                i: simulation.more_repeats(values[i], before[i])
+                for i in open_points
+                if i in values
+            }
             open_points = [i for i in open_points if repeats[i] != before[i]]
     if failures and not values:
         raise failures[0]
@@ -388,6 +386,19 @@ def _batch_repeats(cell: Cell) -> int:
     """Repeats that are put on record together."""
     arguments = {name: value for name, value in cell.keywords.items() if name != "repeats"}
     return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
+
+
+def _compute(
+    cells: Sequence[Cell], simulation: Simulation, results: dict[Cell, Any], bar: tqdm
+) -> Iterator[Exception]:
+    """Add the results of cells, until the time limit; yield what failed."""
+    where = simulation.execution | {"time_limit": simulation.remaining}
+    for outcome in run_cells(cells, **where, batch_repeats=_batch_repeats):
+        bar.update()
+        if isinstance(outcome.result, Exception):
+            yield RuntimeError(f"{outcome.result} ({outcome.cell.name})")
+        else:
+            results[outcome.cell] = outcome.result
 
 
 def _report(

@@ -20,7 +20,7 @@ _JUMP = 1e-6
 
 
 def zero_lines(
-    margin: Callable[..., Any],
+    margin: Callable[[Mapping[str, Any]], Any],
     x: tuple[str, np.ndarray],
     y: tuple[str, np.ndarray],
     fixed: Mapping[str, float],
@@ -31,7 +31,7 @@ def zero_lines(
     Parameters
     ----------
     margin : callable
-        Signed function of the parameters as keyword arguments, broadcasting.
+        Signed function of the parameters by name, broadcasting.
     x, y : tuple of str and ndarray
         Name and ascending grid of the parameter along each axis.
     fixed : mapping
@@ -55,7 +55,7 @@ def zero_lines(
 
     def at(x_values: np.ndarray, y_values: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            values = margin(**fixed, **{x_name: x_values, y_name: y_values})
+            values = margin({**fixed, x_name: x_values, y_name: y_values})
         return np.asarray(values, dtype=float)
 
     shape = (y_grid.size, x_grid.size)

@@ -125,14 +125,7 @@ class _Writer:
         for node in ordered:
             cases = [self.statements((*path, (node, place))) for place in (1, 2)]
             if node.op == "where" and any(cases):
-                name = self._name()
-                texts = [self.text[operand] for operand in node.args]
-                blocks = [
-                    f"{{ {' '.join([*case, f'{name} = {value};'])} }}"
-                    for case, value in zip(cases, texts[1:], strict=True)
-                ]
-                lines += [f"let {name};", f"if ({texts[0]}) {' else '.join(blocks)}"]
-                self.text[node] = name
+                lines += self._branch(node, cases)
                 continue
             if node.op == "total":
                 if node not in self.text:
@@ -150,6 +143,17 @@ class _Writer:
                 text = name
             self.text[node] = text
         return lines
+
+    def _branch(self, node: Node, cases: list[list[str]]) -> list[str]:
+        """Statements that compute one of two cases."""
+        name = self._name()
+        condition, *values = [self.text[operand] for operand in node.args]
+        blocks = [
+            f"{{ {' '.join([*case, f'{name} = {value};'])} }}"
+            for case, value in zip(cases, values, strict=True)
+        ]
+        self.text[node] = name
+        return [f"let {name};", f"if ({condition}) {' else '.join(blocks)}"]
 
     def _function(self, node: Node, lines: list[str]) -> str:
         variable, body = node.args

@@ -103,15 +103,20 @@ def _encoded(value: Any) -> Any:
         order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
         return {"type": "array", "shape": list(value.shape), "order": order, **_data(value, order)}
     if _is_ours(kind):
-        names = (field.name for field in dataclasses.fields(value))
-        fields = {name: _encoded(getattr(value, name)) for name in names}
-        place = {"module": kind.__module__, "name": kind.__qualname__}
-        return {"type": "dataclass", **place, "fields": fields}
+        return _encoded_dataclass(value)
     inside = f" of dtype {value.dtype}" if isinstance(value, (np.ndarray, np.generic)) else ""
     raise TypeError(
         "result must be made of numbers, strings, None, lists, tuples, dicts, NumPy arrays and "
         f"dataclasses of {_PACKAGE}, got {kind.__module__}.{kind.__qualname__}{inside}"
     )
+
+
+def _encoded_dataclass(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    names = (field.name for field in dataclasses.fields(value))
+    fields = {name: _encoded(getattr(value, name)) for name in names}
+    place = {"module": kind.__module__, "name": kind.__qualname__}
+    return {"type": "dataclass", **place, "fields": fields}
 
 
 def _data(array: np.ndarray, order: Any = "C") -> dict[str, str]:

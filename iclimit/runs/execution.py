@@ -211,6 +211,12 @@ def _recall(store: RunStore | None, cell: Cell, identity: str) -> _Recalled:
     return recalled
 
 
+def _submit(running: dict[Future, _Batch], workers: Workers, sweep: _Sweep) -> None:
+    """Give the workers as many batches as they have room for."""
+    while len(running) < workers.room and (batch := sweep.next_batch()):
+        running[workers.submit(*sweep.job(batch))] = batch
+
+
 def _run(
     cells: Iterable[Cell],
     sweep: _Sweep,
@@ -233,8 +239,7 @@ def _run(
             asking = asking and sweep.ask_next(unasked)
             if sweep.ready and (ahead or not asking):
                 workers = workers or open_workers()
-                while len(running) < workers.room and (batch := sweep.next_batch()):
-                    running[workers.submit(*sweep.job(batch))] = batch
+                _submit(running, workers, sweep)
             yield from sweep.outcomes()  # with the workers busy, as the caller may take its time
             remaining = min(LOOK, deadline - time.monotonic())
             if remaining <= 0:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
-from iclimit.checks import check_flags, check_integers, parse_array
+from iclimit.checks import check_flag, check_integers, parse_array
 from iclimit.results import Result
 from iclimit.simulate.depth.draws import parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient
@@ -123,7 +123,7 @@ def simulate_matrix_flow(
     lam, omega = parse_spectra(eigenvalues, task_spectrum)
     dim = lam.size
     check_integers(depth=depth)
-    check_flags(shared=shared)
+    check_flag("shared", shared)
     turns = np.eye(dim)[None]
     if rotations is not None:
         turns = parse_array("rotations", rotations, (None, dim, dim))

@@ -27,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import by_name, check_arguments, check_choice, check_flags, parse_array
+from iclimit.checks import by_name, check_arguments, check_choice, check_flag, parse_array
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
@@ -184,7 +184,7 @@ def train_depth(
     lam, omega = parse_spectra(eigenvalues, task_spectrum)
     check_choice("setting", setting, SETTINGS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
-    check_flags(shared=shared)
+    check_flag("shared", shared)
     sizes = {"context": context, "query_count": query_count, "width": width}
     check_arguments(**{name: size for name, size in sizes.items() if size != math.inf})
     check_arguments(

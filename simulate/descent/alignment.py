@@ -175,7 +175,7 @@ def interpolate(first: Layer, second: Layer, weight: float) -> Layer:
 
     The factors of a layer are not unique, so K^T Q and P V are averaged, not K, Q, P and V.
     """
-    check_finite(weight=weight)
+    check_finite("weight", weight)
     first = rescale(first)
     second = rescale(second)
     return _from_products(

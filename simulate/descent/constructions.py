@@ -201,7 +201,7 @@ def copying_layer(
         If an argument is outside its range, or no linear map moves every encoding to the next.
     """
     check_arguments(dim=dim)
-    check_positive(sharpness=sharpness)
+    check_positive("sharpness", sharpness)
     encodings = parse_array("positions", positions, (None, None))
     following = np.roll(encodings, -1, axis=0)
     shift = np.linalg.lstsq(encodings, following)[0]

@@ -198,7 +198,7 @@ def search_learning_rate(
     ValueError
         If an argument is outside its range.
     """
-    check_positive(tolerance=tolerance)
+    check_positive("tolerance", tolerance)
     tokens = regression_tokens(prompts)
     context, dim = prompts.inputs.shape[1:]
 

@@ -304,7 +304,7 @@ def simulate_critical_dampening(
     0.8337(51)
     """
     check_arguments(test_tasks=test_tasks, contexts=contexts)
-    check_positive(rate=rate)
+    check_positive("rate", rate)
     points = parse_array("probability", np.atleast_1d(probability), (None,))
     if not np.all((points > 0) & (points < 1)):
         raise ValueError(f"probability must be > 0 and < 1, got {probability!r}")

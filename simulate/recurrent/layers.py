@@ -27,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import by_name, check_arguments, check_flags, parse_array
+from iclimit.checks import by_name, check_arguments, check_flag, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.descent.schedules import context_blocks
@@ -160,7 +160,8 @@ def simulate_recurrent(
         backend=backend,
     )
     check_arguments(dim=dim, context=context, rho=rho, contexts=contexts)
-    check_flags(gate_first=gate_first, unit_keys=unit_keys)
+    check_flag("gate_first", gate_first)
+    check_flag("unit_keys", unit_keys)
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
     lam = parse_numbers("eigenvalues", eigenvalues, dim)

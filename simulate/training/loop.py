@@ -21,7 +21,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from tqdm.auto import tqdm
 
-from iclimit.checks import check_flags, check_integers, parse_array
+from iclimit.checks import check_flag, check_integers, parse_array
 from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Backend, get_backend, looks_every, to_host
 from iclimit.simulate.training.checkpoints import (
@@ -306,7 +306,7 @@ def _check_state(state: Mapping[str, Any], start: State) -> None:
         raise ValueError(f"other parts than those of a state, {', '.join(state)}")
     steps = state["steps"]
     check_integers(least=0, steps=steps)
-    check_flags(converged=state["converged"])
+    check_flag("converged", state["converged"])
     _check_weights("weights", state["weights"], start)
     for taken, weights in state["kept"]:
         check_integers(least=0, steps=taken)

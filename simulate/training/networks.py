@@ -13,14 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import (
-    Seed,
-    by_name,
-    check_arguments,
-    check_choice,
-    check_flags,
-    check_integers,
-)
+from iclimit.checks import Seed, by_name, check_arguments, check_choice, check_flag, check_integers
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, get_backend, seed_sequence, seed_sequences, to_host
@@ -244,7 +237,7 @@ def train_network(
         patience=patience,
         held_out=held_out,
     )
-    check_flags(query_noise=query_noise)
+    check_flag("query_noise", query_noise)
     if not isinstance(network, Network):
         raise TypeError(f"network must be a Network, got {network!r}")
     if not isinstance(problem, (Problem, Task)):

@@ -86,14 +86,18 @@ class TrainingCurves(Training):
             for k, step in enumerate(self.recorded_at)
         ]
 
-    def draw(self, ax: Axes, **line: Any) -> None:
+    def draw(
+        self, ax: Axes, *, color: str | None = None, linewidth: float = 1.2, **line: Any
+    ) -> None:
         """Draw the training losses and those on fresh prompts, over the steps."""
         named = {LABELS[k]: v for k, v in self.measures.items() if k in LABELS}
         for (name, losses), colour in zip(
             {"training": self.losses, **named}.items(), COLOURS, strict=False
         ):
-            style: dict[str, Any] = {"color": colour, "linewidth": 1.2} | line
-            ax.plot(self.recorded_at, losses.T, **style)[0].set_label(name)
+            drawn = ax.plot(
+                self.recorded_at, losses.T, color=color or colour, linewidth=linewidth, **line
+            )
+            drawn[0].set_label(name)
         ax.set(xlabel="step", ylabel="loss")
 
 

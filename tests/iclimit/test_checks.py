@@ -49,7 +49,7 @@ def test_integers_of_thousands_of_digits_are_named_by_their_size(digits, sign):
     value_error("^x must ", parse_array, "x", [value], (2,))
     if digits > 308 or sign < 0:
         value_error(f"^rho must be .*, got {size}", check_arguments, rho=value)
-        value_error(f"^step must be .*, got {size}", check_positive, step=value)
+        value_error(f"^step must be .*, got {size}", check_positive, "step", value)
     if digits > 308:
         with pytest.raises((TypeError, ValueError), match=f"^tau must be .*, got {size}"):
             iclimit.icl_error(tau=value, alpha=1, kappa=1, rho=0.1, ridge=0.1)

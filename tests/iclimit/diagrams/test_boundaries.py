@@ -45,8 +45,12 @@ def square(points, low=-1.0, high=1.0):
     return ("x", grid), ("y", grid)
 
 
+def zeros_of(margin, x, y, fixed):
+    return zero_lines(lambda parameters: margin(**parameters), x, y, fixed)
+
+
 def test_a_closed_line_is_closed_and_exact():
-    (line,) = zero_lines(lambda x, y: x**2 + y**2 - 0.5, *square(30), {})
+    (line,) = zeros_of(lambda x, y: x**2 + y**2 - 0.5, *square(30), {})
     np.testing.assert_array_equal(line[0], line[-1])
     np.testing.assert_allclose(np.hypot(*line.T), np.sqrt(0.5), rtol=1e-13)
     # In order: neighbours are neighbours, and the polygon has the area of the disc.
@@ -56,7 +60,7 @@ def test_a_closed_line_is_closed_and_exact():
 
 
 def test_a_line_that_leaves_the_grid_ends_at_its_edge():
-    lines = zero_lines(lambda x, y: x**2 + y**2 - 1.5, *square(41), {})
+    lines = zeros_of(lambda x, y: x**2 + y**2 - 1.5, *square(41), {})
     assert len(lines) == 4
     for line in lines:
         for end in (line[0], line[-1]):
@@ -66,27 +70,27 @@ def test_a_line_that_leaves_the_grid_ends_at_its_edge():
 
 @pytest.mark.parametrize("edge", [-1.0, 1.0])
 def test_a_line_along_the_edge_is_found(edge):
-    (line,) = zero_lines(lambda x, y: x - edge + 0 * y, *square(5), {})
+    (line,) = zeros_of(lambda x, y: x - edge + 0 * y, *square(5), {})
     np.testing.assert_array_equal(line[:, 0], edge)
     assert np.ptp(line[:, 1]) == 2
 
 
 def test_a_line_through_grid_points_is_found():
-    (line,) = zero_lines(lambda x, y: x - y, *square(9), {})
+    (line,) = zeros_of(lambda x, y: x - y, *square(9), {})
     np.testing.assert_allclose(line[:, 0], line[:, 1], atol=1e-13)
 
 
 def test_absent_lines_jumps_and_gaps():
-    assert zero_lines(lambda x, y: 2 + x + y, *square(9), {}) == []
+    assert zeros_of(lambda x, y: 2 + x + y, *square(9), {}) == []
     assert (
-        zero_lines(
+        zeros_of(
             lambda x, y: np.full(np.broadcast_shapes(x.shape, y.shape), np.nan), *square(9), {}
         )
         == []
     )
     # A pole changes the sign but is no zero; where a margin is not defined a line is cut.
-    assert zero_lines(lambda x, y: 1 / (x - 0.01) + 0 * y, *square(8), {}) == []
-    lines = zero_lines(lambda x, y: np.where(abs(y) < 0.3, np.nan, x - 0.01), *square(41), {})
+    assert zeros_of(lambda x, y: 1 / (x - 0.01) + 0 * y, *square(8), {}) == []
+    lines = zeros_of(lambda x, y: np.where(abs(y) < 0.3, np.nan, x - 0.01), *square(41), {})
     assert sorted(float(np.sign(line[0, 1])) for line in lines) == [-1, 1]
     assert all(np.abs(line[:, 1]).min() >= 0.3 for line in lines)
 
@@ -94,13 +98,13 @@ def test_absent_lines_jumps_and_gaps():
 def test_infinite_grid_points_have_no_lines():
     x = ("x", np.array([0.0, 1.0, 2.0, np.inf]))
     y = ("y", np.array([0.0, 1.0]))
-    (line,) = zero_lines(lambda x, y: x - 1.5 + 0 * y, x, y, {})
+    (line,) = zeros_of(lambda x, y: x - 1.5 + 0 * y, x, y, {})
     np.testing.assert_array_equal(line[:, 0], 1.5)
-    assert zero_lines(lambda x, y: x - 1.5 + 0 * y, (x[0], x[1][-2:]), y, {}) == []
+    assert zeros_of(lambda x, y: x - 1.5 + 0 * y, (x[0], x[1][-2:]), y, {}) == []
 
 
 def test_a_fine_grid_is_thinned_and_its_ends_kept():
-    (line,) = zero_lines(lambda x, y: y - x**3, *square(3001), {})
+    (line,) = zeros_of(lambda x, y: y - x**3, *square(3001), {})
     assert len(line) < 1500
     assert line[:, 0].min() == -1
     assert line[:, 0].max() == 1

@@ -41,7 +41,7 @@ from scipy.special import expit
 from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.recurrent import recurrent_errors
 from iclimit.asymptotics.recurrent.errors import mean_norm
-from iclimit.checks import check_choice, check_flags
+from iclimit.checks import check_choice, check_flag
 from iclimit.notation import did_you_mean, explaining
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
@@ -277,12 +277,12 @@ def reduced_recurrence(
     (array([1.]), array([0.5]), array([0.94]))
     """
     check_choice("layout", layout, LAYOUTS)
-    check_flags(negative_eigenvalues=negative_eigenvalues)
+    check_flag("negative_eigenvalues", negative_eigenvalues)
     check_integers(heads=heads)
     check_integers(least=2, test_prompts=test_prompts)
     if unit_keys is None:
         unit_keys = layout in ("deltanet", "gated-deltanet")
-    check_flags(unit_keys=unit_keys)
+    check_flag("unit_keys", unit_keys)
     _check_isotropic(problem)
     root = real_number("gate_logit_normalizer", gate_logit_normalizer, "(0, inf)")
     weights = _weights(layer, layout, heads)
