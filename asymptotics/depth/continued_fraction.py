@@ -31,28 +31,15 @@ def continued_fraction(
     share 1 - r that goes to e, and the shift t.  Levels beyond the number of eigenvalues so far
     hold arbitrary numbers, which r = 0 wipes out when their turn comes.
     """
-    x = x[::-1]
-    mass = mass[::-1]
-    total = np.cumsum(mass)
-    gaps = np.append(x[:-1] - x[1:], x[-1])
-    count = len(x) + depth - 1
-    padded = np.zeros((3, count))
-    padded[0, 1 : len(x)] = total[:-1] / total[1:]
-    padded[1, : len(x)] = mass / total
-    padded[2, : len(x)] = gaps
+    padded = _entering(x[::-1], mass[::-1], depth)
     q = np.zeros(depth)
     e = np.zeros(depth)
-    kept = np.zeros(depth)
-    lost = np.zeros(depth)
-    shift = np.zeros(depth)
-    gap = np.zeros(depth)
-    for tick in range(count):
-        kept[1:] = kept[:-1]
-        lost[1:] = lost[:-1]
-        shift[1:] = shift[:-1]
-        gap[1:] = gap[:-1]
-        kept[0], lost[0], shift[0] = padded[:, tick]
-        gap[0] = shift[0]
+    # Each level has numbers of its eigenvalue, which goes to the next one with every tick.
+    levels = np.zeros((4, depth))
+    kept, lost, shift, gap = levels
+    for tick in range(padded.shape[1]):
+        levels[:, 1:] = levels[:, :-1]
+        levels[:, 0] = padded[:, tick]
         # Levels that this eigenvalue has not reached or all have left stay as they are.
         active = slice(max(0, tick - len(x) + 1), min(depth, tick + 1))
         moved = q[active] * lost[active]
@@ -92,3 +79,16 @@ def reciprocal_zeros(q: np.ndarray, e: np.ndarray) -> np.ndarray:
             carried = carried * (q[k + 1] / squares[k])
     bidiagonal = np.diag(np.sqrt(squares)) + np.diag(np.sqrt(mixed), 1)
     return np.sort(1 / np.linalg.svd(bidiagonal, compute_uv=False) ** 2)
+
+
+def _entering(x: np.ndarray, mass: np.ndarray, depth: int) -> np.ndarray:
+    """Shares of the mass before and of each eigenvalue, and twice its gap, tick by tick.
+
+    The eigenvalues descend; zeros follow until the last one has been at all levels.
+    """
+    total = np.cumsum(mass)
+    padded = np.zeros((4, len(x) + depth - 1))
+    padded[0, 1 : len(x)] = total[:-1] / total[1:]
+    padded[1, : len(x)] = mass / total
+    padded[2:, : len(x)] = np.append(x[:-1] - x[1:], x[-1])
+    return padded

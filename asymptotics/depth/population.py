@@ -71,6 +71,10 @@ class Population:
                     f"JointSpectrum as spectrum, got {inputs} and {tasks!r}"
                 )
             return cls(inputs, None)
+        return cls._of_lists(inputs, tasks)
+
+    @classmethod
+    def _of_lists(cls, inputs: ArrayLike, tasks: ArrayLike | None) -> Population:
         values = real_array("spectrum", inputs, "[0, inf)")
         omega = np.ones_like(values) if tasks is None else real_array("task_spectrum", tasks)
         if values.ndim != 1 or not values.size or omega.shape != values.shape:

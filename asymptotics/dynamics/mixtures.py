@@ -149,9 +149,7 @@ def mixture_predictor(
     )
     c = values.fresh_fraction
     noise = values.noise_variance
-    lam, basis = np.linalg.eigh(covariance)
-    root = (basis * np.sqrt(lam)) @ basis.T
-    inverse = (basis / np.sqrt(lam)) @ basis.T
+    root, inverse = _roots(covariance)
     shared = root @ task
     with math_.quiet():
         share = c[..., None, None]
@@ -275,3 +273,9 @@ def _mixture(
     check_range(math_, "smallest eigenvalue of input_covariance", smallest, "(0, inf)")
     check_range(math_, "norm of shared_task", np.max(np.abs(vector)), "(0, inf)")
     return math_, matrix, vector, broadcast(values)
+
+
+def _roots(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Root of a covariance and its inverse."""
+    lam, basis = np.linalg.eigh(covariance)
+    return (basis * np.sqrt(lam)) @ basis.T, (basis / np.sqrt(lam)) @ basis.T

@@ -222,14 +222,9 @@ def separate_attention_staircase(
     )
     lam = _parse_array("eigenvalues", eigenvalues, (None,))
     v = _parse_array("value", value, (None,))
-    k = _parse_array("key", key, _shape_of(key, len(v), len(lam)))
-    q = _parse_array("query", query, _shape_of(query, len(v), len(lam)))
-    if k.shape != q.shape:
-        raise ValueError(f"query must have the shape {k.shape} of key, got {q.shape}")
     order = np.argsort(-lam, kind="stable")
     lam = lam[order]
-    k = k.reshape(len(v), -1, len(lam))[..., order]
-    q = q.reshape(len(v), -1, len(lam))[..., order]
+    k, q = _parse_scores(key, query, len(v), order)
     sizes = {"context": setting.context, "noise_variance": setting.noise_variance}
     values = plateau_head_values(lam, **sizes)
     losses = plateau_losses(lam, **sizes)
@@ -264,6 +259,114 @@ def _parse_array(name: str, value: Number, shape: tuple[int | None, ...]) -> np.
     return array
 
 
+def _parse_scores(
+    key: Number, query: Number, heads: int, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and queries (heads, rank, directions), with the directions in this order."""
+    dim = len(order)
+    k = _parse_array("key", key, _shape_of(key, heads, dim))
+    q = _parse_array("query", query, _shape_of(query, heads, dim))
+    if k.shape != q.shape:
+        raise ValueError(f"query must have the shape {k.shape} of key, got {q.shape}")
+    return k.reshape(heads, -1, dim)[..., order], q.reshape(heads, -1, dim)[..., order]
+
+
+@dataclass(frozen=True)
+class _Escape:
+    """Motion of the heads until the first of them is far away.
+
+    Attributes
+    ----------
+    time, pole : float
+        When this is, and when it will be at infinity.
+    places : ndarray (heads, directions)
+        Exponents by which weights have grown.
+    velocities : ndarray (heads,)
+        Of each head, in units of the size.
+    size : float
+        Largest weight at first.
+    """
+
+    time: float
+    pole: float
+    places: np.ndarray
+    velocities: np.ndarray
+    size: float
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """Heads that have learned nothing so far.
+
+    Attributes
+    ----------
+    numbers : ndarray (heads,)
+        Which ones they are.
+    v : ndarray (heads,)
+        Values.
+    weights : ndarray (2, heads, rank, directions)
+        Those that grow for v > 0, and those that grow for v < 0.
+    """
+
+    numbers: np.ndarray
+    v: np.ndarray
+    weights: np.ndarray
+
+    def chosen(self, which: np.ndarray) -> "_Heads":
+        """Those for which a mask is true."""
+        return _Heads(self.numbers[which], self.v[which], self.weights[:, which])
+
+    def after(self, escape: _Escape) -> "_Heads":
+        """The same heads at the end of their motion."""
+        # Weights that are zero stay zero, whatever the exponential.
+        exponents = np.stack([escape.places, -escape.places])[:, :, None]
+        weights = self.weights.copy(order="K")
+        weights *= np.exp(np.where(weights == 0, 0, exponents))
+        return _Heads(self.numbers, escape.size * escape.velocities, weights)
+
+    def without(self, head: int) -> "_Heads":
+        """All but one of them."""
+        return _Heads(
+            np.delete(self.numbers, head),
+            np.delete(self.v, head),
+            np.delete(self.weights, head, axis=1),
+        )
+
+
+def _first_escape(
+    heads: _Heads,
+    now: float,
+    moves: np.ndarray,
+    missing: np.ndarray,
+    rates: np.ndarray,
+    rtol: float,
+) -> _Escape:
+    """Follow the heads that move from now on, driven by the missing directions."""
+    v = heads.v
+    own = heads.weights[:, moves][..., missing]
+    size = float(np.max(np.abs(v[moves])))
+    size = max(size, float(np.max(np.abs(own))))
+    # Directions in which no head has weights do not affect the wait.
+    used = np.any(own != 0, axis=(0, 1, 2))
+    seen = missing[used]
+    rate = rates[seen] / rates[seen[0]]
+    waited, rest, place, speed = _wait(v[moves] / size, own[..., used] / size, rate, rtol)
+    with np.errstate(over="ignore"):
+        waited = waited / size / rates[seen[0]]
+        rest = rest / size / rates[seen[0]]
+    time = now + waited
+    pole = time + rest
+    if not np.isfinite(pole):
+        raise ValueError(
+            f"value, key and query must be so large that times fit into float64, got {size}"
+        )
+    places = np.zeros((len(v), len(rates)))
+    velocities = np.zeros(len(v))
+    places[np.ix_(moves, seen)] = np.outer(place, rate)
+    velocities[moves] = speed
+    return _Escape(time, pole, places, velocities, size)
+
+
 def _escapes(
     v: np.ndarray, k: np.ndarray, q: np.ndarray, rates: np.ndarray, rtol: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -271,56 +374,30 @@ def _escapes(
 
     The last result is the amplitudes of the directions that a head learns, all at one s.
     """
-    dim = k.shape[-1]
-    # Growing for v > 0, and for v < 0: (2, heads, rank, directions).
-    weights = np.stack([k + q, k - q]) / 2
-    times = np.full(dim, np.inf)
-    heads = np.full(dim, -1)
-    amplitudes = np.zeros(dim)
-    missing = np.arange(dim)
-    remaining = np.arange(len(v))
+    remaining = _Heads(np.arange(len(v)), v, np.stack([k + q, k - q]) / 2)
+    times = np.full(rates.shape, np.inf)
+    heads = np.full(rates.shape, -1)
+    amplitudes = np.zeros(rates.shape)
+    missing = np.arange(len(rates))
     now = 0.0
     while len(missing):
-        grows, rests = _fates(v, weights[..., missing], rates[missing])
-        v = v[grows]
-        remaining = remaining[grows]
+        grows, rests = _fates(remaining.v, remaining.weights[..., missing], rates[missing])
+        remaining = remaining.chosen(grows)
         moves = ~rests[grows]
-        weights = weights[:, grows]
         if not np.any(moves):
             break
-        own = weights[:, moves][..., missing]
-        size = float(np.max(np.abs(v[moves])))
-        size = max(size, float(np.max(np.abs(own))))
-        # Directions in which no head has weights do not affect the wait.
-        used = np.any(own != 0, axis=(0, 1, 2))
-        seen = missing[used]
-        rate = rates[seen] / rates[seen[0]]
-        waited, rest, place, speed = _wait(v[moves] / size, own[..., used] / size, rate, rtol)
-        with np.errstate(over="ignore"):
-            waited = waited / size / rates[seen[0]]
-            rest = rest / size / rates[seen[0]]
-        pole = now + waited + rest
-        now = now + waited
-        if not np.isfinite(pole):
-            raise ValueError(
-                f"value, key and query must be so large that times fit into float64, got {size}"
-            )
-        s = np.zeros((len(remaining), dim))
-        velocity = np.zeros(len(remaining))
-        s[np.ix_(moves, seen)] = np.outer(place, rate)
-        velocity[moves] = speed
-        # Weights that are zero stay zero, whatever the exponential.
-        weights *= np.exp(np.where(weights == 0, 0, np.stack([s, -s])[:, :, None]))
-        winner = int(np.argmax(np.abs(velocity)))
-        learned = _learn(weights, weights[int(velocity[winner] < 0), winner], rates, missing)
+        escape = _first_escape(remaining, now, moves, missing, rates, rtol)
+        now = escape.time
+        remaining = remaining.after(escape)
+        winner = int(np.argmax(np.abs(escape.velocities)))
+        own = remaining.weights[int(escape.velocities[winner] < 0), winner]
+        learned = _learn(remaining.weights, own, rates, missing)
         directions = list(learned)
-        times[directions] = pole
-        heads[directions] = remaining[winner]
+        times[directions] = escape.pole
+        heads[directions] = remaining.numbers[winner]
         amplitudes[directions] = list(learned.values())
         missing = np.setdiff1d(missing, directions)
-        v = np.delete(size * velocity, winner)
-        remaining = np.delete(remaining, winner)
-        weights = np.delete(weights, winner, axis=1)
+        remaining = remaining.without(winner)
     return times, heads, amplitudes
 
 

@@ -193,6 +193,18 @@ def baseline_profiles(
     )
 
 
+def _losses(
+    law: NoiseLaw, step: float, context: int, dim: int
+) -> Callable[[np.ndarray, float], np.ndarray]:
+    """Losses of multipliers and a threshold, by a rule over the noise levels with this step."""
+    levels, weights = level_rule(law, step)
+    # Losses are at most of the order of the variance, so the smallest levels do not matter.
+    counts = weights * levels**2 > 1e-20 * law.mean_variance
+    variance = levels[counts] ** 2
+    weights = weights[counts]
+    return lambda m, t: clipped_excess(m, t, variance, context, dim) @ weights
+
+
 @lru_cache(maxsize=64)
 def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float, float, float]:
     """Loss, multiplier and threshold of TunedRR."""
@@ -200,19 +212,11 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
     if constant == 0:
         return labels_do_not_help
 
-    def losses(step: float) -> Callable[[np.ndarray, float], np.ndarray]:
-        levels, weights = level_rule(law, step)
-        # Losses are at most of the order of the variance, so the smallest levels do not matter.
-        counts = weights * levels**2 > 1e-20 * law.mean_variance
-        variance = levels[counts] ** 2
-        weights = weights[counts]
-        return lambda m, t: clipped_excess(m, t, variance, context, dim) @ weights
-
     multipliers = _MULTIPLIERS
     thresholds = _THRESHOLDS * max(law.levels) ** 2
     step = level_step(context - dim)
-    rough = losses(_ROUGH * step)
-    fine = losses(step)
+    rough = _losses(law, _ROUGH * step, context, dim)
+    fine = _losses(law, step, context, dim)
     scan = np.stack([rough(multipliers, threshold) for threshold in thresholds])
     i, j = np.unravel_index(np.argmin(scan), scan.shape)
 

@@ -275,29 +275,48 @@ def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float
     for _ in range(steps):
         if worst == 0:
             break
-        P, _, slope = _expand(x[None], angles_to_points(angle, lower))
-        # Relative changes of x, in units of the radius; heights in units of the largest.
-        rows = np.sign(P) * slope[0] * (radius * x[:, None]) / worst
-        limits = np.vstack([rows, -np.ones(angle.size)]).T
-        bounds = [(-1, 1)] * len(x) + [(None, None)]
-        program = linprog([0] * len(x) + [1], limits, -abs(P[0]) / worst, bounds=bounds)
+        change, gain = _linear_step(x, angles_to_points(angle, lower), worst, radius)
         # Below the rounding of P there is nothing to gain.
-        if not program.success or (gain := 1 - program.x[-1]) < max(1e-13, 1e-15 / worst):
+        if gain < max(1e-13, 1e-15 / worst):
             break
-        trial = x * (1 + radius * program.x[:-1])
+        trial = x * (1 + change)
         trial_angle, trial_worst = extrema(trial)
         reached = 1 - trial_worst / worst
         if reached > 0:
             x = trial
             angle = trial_angle
             worst = trial_worst
-        if reached < 0.25 * gain:
-            radius *= 0.25
-        elif reached > 0.7 * gain:
-            radius = min(2 * radius, 0.5)
+        radius = _next_radius(radius, reached, gain)
         if radius < 1e-14:
             break
     return x, worst
+
+
+def _next_radius(radius: float, reached: float, gain: float) -> float:
+    """Radius of the next step: smaller where a step gained less than expected, else larger."""
+    if reached < 0.25 * gain:
+        return radius * 0.25
+    if reached > 0.7 * gain:
+        return min(2 * radius, 0.5)
+    return radius
+
+
+def _linear_step(
+    x: np.ndarray, points: np.ndarray, worst: float, radius: float
+) -> tuple[np.ndarray, float]:
+    """Relative change of x up to a radius that lowers P at all points, to first order.
+
+    The relative gain comes with it; it is 0 if the linear program has no solution.
+    """
+    P, _, slope = _expand(x[None], points)
+    # Changes in units of the radius; heights in units of the largest.
+    rows = np.sign(P) * slope[0] * (radius * x[:, None]) / worst
+    limits = np.vstack([rows, -np.ones(P.size)]).T
+    bounds = [(-1, 1)] * len(x) + [(None, None)]
+    program = linprog([0] * len(x) + [1], limits, -abs(P[0]) / worst, bounds=bounds)
+    if not program.success:
+        return 0 * x, 0.0
+    return radius * program.x[:-1], 1 - program.x[-1]
 
 
 def average_minima(

@@ -341,9 +341,14 @@ def _searched(
         raise ValueError(f"budget must pay for some prompts, got {B[np.isinf(value)][0]}")
     above = error(tau, ridge, B * math.exp(CHANGE)) - points.rho
     below = error(tau, ridge, B * math.exp(-CHANGE)) - points.rho
-    with np.errstate(all="ignore"):
-        falls = np.where(value > points.rho, np.log(below / above) / (2 * CHANGE), 0.0)
+    falls = np.where(value > points.rho, _fall(below, above), 0.0)
     return value, tau, _affordable(cost_law, B, tau), ridge, falls
+
+
+def _fall(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Exponent by which errors fall from a smaller to a larger budget."""
+    with np.errstate(all="ignore"):
+        return np.log(below / above) / (2 * CHANGE)
 
 
 def _affordable(cost_law: Cost | None, B: np.ndarray, tau: np.ndarray) -> np.ndarray:

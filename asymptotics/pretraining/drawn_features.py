@@ -387,56 +387,134 @@ def _errors(
     ridge: float,
 ) -> list[float]:
     """Errors of several test laws after training on prompts with these queries."""
-    size, d = queries.shape
-    phi = (queries[:, :, None] * drawn.summaries[:, None, :]).reshape(size, -1) * math.sqrt(d)
-    y = math.sqrt(d) * np.sum(queries * drawn.tasks, axis=1)
-    p = phi.shape[1]
-    # The scale of N without a ridge (module docstring).
-    penalty = ridge if prompts > p else 1.0
-    unit = 1.0 if prompts > p else ridge
-    missing = 1 / prompts - 1 / size
-
-    def solved(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights, the root L of the inverse of N, and L^-1 phi."""
-        inverse = unit + missing * q
-        if missing < 0:
-            inverse = np.maximum(inverse, _LEAST_WEIGHT * (unit + q / prompts))
-        weight = 1 / inverse
-        scaled = phi * np.sqrt(weight / size)[:, None]
-        root = np.linalg.cholesky(scaled.T @ scaled + penalty * np.eye(p))
-        return weight, root, solve_triangular(root, phi.T, lower=True, check_finite=False)
-
-    def leverages(log_q: np.ndarray) -> np.ndarray:
-        weight, _, half = solved(np.exp(log_q[0]))
-        own = np.sum(half**2, axis=0)
-        return np.log(own / (1 - weight / size * own))[None]
-
+    d = queries.shape[1]
+    phi = (queries[:, :, None] * drawn.summaries[:, None, :]).reshape(len(queries), -1)
+    training = _Training(
+        phi * math.sqrt(d), math.sqrt(d) * np.sum(queries * drawn.tasks, axis=1), prompts, ridge
+    )
     start = np.log(_independent_leverages(drawn, law, queries, prompts, ridge))
-    log_q, settled = fixed_points(leverages, start[None], tolerance=_TOLERANCE, limit=_LIMIT)
-    q = np.exp(log_q[0])
-    weight, root, half = solved(q)
-    without = 1 + weight * q / size
-    gamma = solve_triangular(root, half @ (weight * y) / size, lower=True, trans=1)
-    misfit = ((y - phi @ gamma) * without) ** 2 / d
-
-    def core(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients of the features in L^T B L, and this matrix."""
-        factor = d / size * weight**2 * (law.rho / prompts + missing * (misfit + b))
-        return factor, (half * factor) @ half.T
-
-    def variances(b: np.ndarray) -> np.ndarray:
-        factor, inner = core(b[0])
-        own = np.sum(half * (inner @ half), axis=0)
-        return ((own * without**2 - factor * q**2) / d)[None]
-
-    start = np.full((1, size), law.rho + np.mean(misfit))
-    b, variances_settled = fixed_points(variances, start, tolerance=_TOLERANCE, limit=_LIMIT)
+    log_q, settled = fixed_points(
+        training.leverages, start[None], tolerance=_TOLERANCE, limit=_LIMIT
+    )
+    scatter = _Scatter.of(training, np.exp(log_q[0]), law.rho, d)
+    start = np.full((1, len(queries)), law.rho + np.mean(scatter.misfit))
+    b, variances_settled = fixed_points(
+        scatter.variances, start, tolerance=_TOLERANCE, limit=_LIMIT
+    )
     if not (settled and variances_settled):
         raise np.linalg.LinAlgError("the drawn features were not solved")
-    _, inner = core(b[0])
-    left = solve_triangular(root, inner, lower=True, trans=1)
-    covariance = solve_triangular(root, left.T, lower=True, trans=1)
+    gamma = scatter.gamma
+    covariance = scatter.covariance(b[0])
     return [test.error(gamma) + float(np.vdot(test.second, covariance)) / d for test in tests]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Prompts that are drawn to train on so many.
+
+    Attributes
+    ----------
+    phi : ndarray (S, p)
+        Features.
+    y : ndarray (S,)
+        Labels without noise.
+    prompts : int
+        Number of prompts of the training.
+    ridge : float
+        Its ridge.
+    """
+
+    phi: np.ndarray
+    y: np.ndarray
+    prompts: int
+    ridge: float
+
+    @property
+    def missing(self) -> float:
+        """Share of a prompt of the training, less that of a drawn one."""
+        return 1 / self.prompts - 1 / len(self.phi)
+
+    def solved(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weights, the root L of the inverse of N, and L^-1 phi."""
+        size, p = self.phi.shape
+        # The scale of N without a ridge (module docstring).
+        penalty = self.ridge if self.prompts > p else 1.0
+        unit = 1.0 if self.prompts > p else self.ridge
+        inverse = unit + self.missing * q
+        if self.missing < 0:
+            inverse = np.maximum(inverse, _LEAST_WEIGHT * (unit + q / self.prompts))
+        weight = 1 / inverse
+        scaled = self.phi * np.sqrt(weight / size)[:, None]
+        root = np.linalg.cholesky(scaled.T @ scaled + penalty * np.eye(p))
+        return weight, root, solve_triangular(root, self.phi.T, lower=True, check_finite=False)
+
+    def leverages(self, log_q: np.ndarray) -> np.ndarray:
+        """Logarithms of the leverages that follow from those before, as an iteration."""
+        weight, _, half = self.solved(np.exp(log_q[0]))
+        own = np.sum(half**2, axis=0)
+        return np.log(own / (1 - weight / len(own) * own))[None]
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """Mean of the matrix that is learned, and how it scatters.
+
+    Attributes
+    ----------
+    training : _Training
+        What it is learned from.
+    rho : float
+        Variance of the noise.
+    dim : int
+        Dimension d.
+    q, weight : ndarray (S,)
+        Leverages and weights.
+    root, half : ndarray (p, p) and (p, S)
+        Root L of the inverse of N, and L^-1 phi.
+    gamma : ndarray (p,)
+        Mean of the matrix.
+    without, misfit : ndarray (S,)
+        Factor of the misfit of a prompt if it is left out, and its square, over d.
+    """
+
+    training: _Training
+    rho: float
+    dim: int
+    q: np.ndarray
+    weight: np.ndarray
+    root: np.ndarray
+    half: np.ndarray
+    gamma: np.ndarray
+    without: np.ndarray
+    misfit: np.ndarray
+
+    @classmethod
+    def of(cls, training: _Training, q: np.ndarray, rho: float, dim: int) -> _Scatter:
+        """Scatter at the solution for the leverages."""
+        size = len(q)
+        weight, root, half = training.solved(q)
+        without = 1 + weight * q / size
+        gamma = solve_triangular(root, half @ (weight * training.y) / size, lower=True, trans=1)
+        misfit = ((training.y - training.phi @ gamma) * without) ** 2 / dim
+        return cls(training, rho, dim, q, weight, root, half, gamma, without, misfit)
+
+    def core(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients of the features in L^T B L, and this matrix."""
+        noise = self.rho / self.training.prompts + self.training.missing * (self.misfit + b)
+        factor = self.dim / len(b) * self.weight**2 * noise
+        return factor, (self.half * factor) @ self.half.T
+
+    def variances(self, b: np.ndarray) -> np.ndarray:
+        """Variances of the predictions that follow from those before, as an iteration."""
+        factor, inner = self.core(b[0])
+        own = np.sum(self.half * (inner @ self.half), axis=0)
+        return ((own * self.without**2 - factor * self.q**2) / self.dim)[None]
+
+    def covariance(self, b: np.ndarray) -> np.ndarray:
+        """Covariance of the matrix, from the variances of the predictions."""
+        _, inner = self.core(b)
+        left = solve_triangular(self.root, inner, lower=True, trans=1)
+        return solve_triangular(self.root, left.T, lower=True, trans=1)
 
 
 def _independent_leverages(

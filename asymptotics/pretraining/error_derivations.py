@@ -115,7 +115,6 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
     symbols = {name: sympy.Symbol(symbol, positive=True) for name, symbol in SYMBOLS.items()}
     M = symbols["M"]
     nu = symbols["nu"]
-    error = symbols["IDG"]
     slope = sympy.Symbol("M'")
     equations = {"q": (q, context_noise(math_, alpha, rho))}
 
@@ -131,12 +130,12 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
         order = [*TEXTS]
         solution = (1 - tau + tau * penalty / xi) / M, penalty / xi
     quadratic = nu * M**2 / kappa + (nu + 1 - 1 / kappa) * M - 1
-    by_traces = _errors_by_traces(tau, rho, q, nu, M, slope, error)
+    by_traces = _errors_by_traces(tau, rho, q, nu, M, slope, symbols["IDG"])
     equations |= {
         "xi": (xi, solution[0]),
         "eta": (eta, solution[1]),
         "slope": (slope, sympy.factor(-sympy.diff(quadratic, nu) / sympy.diff(quadratic, M))),
-        "IDG traces": (error, by_traces[0]),
+        "IDG traces": (symbols["IDG"], by_traces[0]),
         "ICL traces": (symbols["ICL"], by_traces[1]),
     }
     return {

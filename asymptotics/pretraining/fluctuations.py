@@ -58,7 +58,7 @@ series of :math:`\langle c^i K\rangle` at :math:`\nu - h`, and these series foll
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from iclimit.asymptotics.checks import checked
@@ -169,7 +169,6 @@ def _spreads(
     """Fields of the result at checked arguments."""
     q = context_noise(math_, alpha, rho)
     xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
-    y = 1 / kappa
     averages = _averages(math_, q + xi, kappa)
 
     def average(power: int, *factors: Polynomial) -> Value:
@@ -186,12 +185,7 @@ def _spreads(
         pairs = average(4, G, G, (e.N_0, e.N_1), (f.N_0, f.N_1)) / (tau * Q)
         return 2 * r0**2 / (tau * Q) * (e.l * f.l + 2 * field + pairs + e.x * f.x / Q**2)
 
-    def from_tasks(e: Change, f: Change) -> Value:
-        s = y * average(1, (0, 1)) ** 2
-        first = e.first * f.first * (2 - s)
-        second = e.second * f.second * s * (3 + 4 * s - s**2)
-        cross = (e.first * f.second + e.second * f.first) * s * (3 - s)
-        return 2 * y**2 / (1 - s) ** 2 * (first + cross / (1 - s) + second / (1 - s) ** 2)
+    from_tasks = partial(_from_tasks, 1 / kappa, 1 / kappa * average(1, (0, 1)) ** 2)
 
     def root(variance: Value) -> Value:
         known = math_.where(variance > 0, lambda: math_.sqrt(variance), lambda: 0)
@@ -228,6 +222,14 @@ class Change(NamedTuple):
     second: Value
 
 
+def _from_tasks(y: Value, s: Value, e: Change, f: Change) -> Value:
+    """Covariance of two errors over the tasks, given 1/kappa and the square of u over kappa."""
+    first = e.first * f.first * (2 - s)
+    second = e.second * f.second * s * (3 + 4 * s - s**2)
+    cross = (e.first * f.second + e.second * f.first) * s * (3 - s)
+    return 2 * y**2 / (1 - s) ** 2 * (first + cross / (1 - s) + second / (1 - s) ** 2)
+
+
 def _changes(
     average: Callable[..., Value], tau: Value, rho: Value, q: Value, xi: Value, eta: Value
 ) -> tuple[Change, Change, Value, Value]:
@@ -235,20 +237,9 @@ def _changes(
     G = (q, 1)
     c = (0, 1)
     nu = q + xi
-    A = average(2, G)
-    Q = eta + xi * A / tau
+    Q = eta + xi * average(2, G) / tau
     r0 = rho + q * average(1, c) + xi * nu * average(2, c)
-    error = r0 / Q
-    # Derivatives of the errors by M and M' at fixed nu, and by xi.
-    common = 2 * r0 / (tau * Q**2)
-    idg_M = nu * (xi - q) / Q - common * xi
-    idg_dM = xi * nu**2 / Q - common * xi**2 / 2
-    idg_xi = 2 * xi * average(3, c, c) / Q - common * average(3, G, G)
-    icl_M = 2 * nu + (1 + q) * ((error + A * idg_M) / tau - 2 * nu)
-    icl_dM = (1 + q) * ((xi * error + A * idg_dM) / tau - nu**2)
-    icl_xi = 2 * average(2, c) + (1 + q) * (
-        (A * idg_xi - 2 * average(3, G) * error) / tau - 2 * average(3, c, c)
-    )
+    by_icl, by_idg = _error_slopes(average, tau, q, xi, Q, r0)
     moved = -(xi**2) / (tau * Q)
     u = average(1, c)
     slope = -average(2, c)
@@ -265,9 +256,30 @@ def _changes(
         first = by_M * u * slope + by_dM * (slope**2 + u * curvature)
         return Change(a + 2 * r / r0 + x / Q, r, x, C_0, C_1, *N, first, by_dM * slope**2)
 
-    icl = change((1 + q, 0), lambda a: (-nu, q - xi * a), icl_M, icl_dM, icl_xi)
-    idg = change(G, lambda a: (0, -xi * (1 + a)), idg_M, idg_dM, idg_xi)
+    icl = change((1 + q, 0), lambda a: (-nu, q - xi * a), *by_icl)
+    idg = change(G, lambda a: (0, -xi * (1 + a)), *by_idg)
     return icl, idg, Q, r0
+
+
+def _error_slopes(
+    average: Callable[..., Value], tau: Value, q: Value, xi: Value, Q: Value, r0: Value
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Derivatives of the ICL and the IDG error by M and M' at fixed nu, and by xi."""
+    G = (q, 1)
+    c = (0, 1)
+    nu = q + xi
+    A = average(2, G)
+    error = r0 / Q
+    common = 2 * r0 / (tau * Q**2)
+    idg_M = nu * (xi - q) / Q - common * xi
+    idg_dM = xi * nu**2 / Q - common * xi**2 / 2
+    idg_xi = 2 * xi * average(3, c, c) / Q - common * average(3, G, G)
+    icl_M = 2 * nu + (1 + q) * ((error + A * idg_M) / tau - 2 * nu)
+    icl_dM = (1 + q) * ((xi * error + A * idg_dM) / tau - nu**2)
+    icl_xi = 2 * average(2, c) + (1 + q) * (
+        (A * idg_xi - 2 * average(3, G) * error) / tau - 2 * average(3, c, c)
+    )
+    return (icl_M, icl_dM, icl_xi), (idg_M, idg_dM, idg_xi)
 
 
 def _averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:

@@ -275,13 +275,9 @@ def optimal_ridge(
     check_choice("objective", objective, ("icl", "idg"))
     math_, values = checked(systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
     shape, points = flattened(values)
-    tau = points.tau
-    alpha = points.alpha
-    kappa = points.kappa
-    rho = points.rho
     with math_.quiet():
-        q = context_noise(math_, alpha, rho)
-        start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]
+        q = context_noise(math_, points.alpha, points.rho)
+        start = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)[0]
 
         def point(step: Value, *setting: Value) -> tuple[Value, Value]:
             tau, q, kappa, start, _ = setting
@@ -295,12 +291,12 @@ def optimal_ridge(
             pair = errors_at(math_, tau, kappa, rho, q, *point(step, *setting))
             return pair[0 if objective == "icl" else 1]
 
-        arguments = (tau, q, kappa, start, rho)
+        arguments = (points.tau, q, points.kappa, start, points.rho)
         # Beyond the ends of the scan the error is constant up to rounding: no refinement there.
         step, value = find_minimum(math_, error, _SCAN, arguments)
         xi, eta = point(step, *arguments)
         ridgeless = (icl_error if objective == "icl" else idg_error)(
-            tau=tau, alpha=alpha, kappa=kappa, rho=rho
+            tau=points.tau, alpha=points.alpha, kappa=points.kappa, rho=points.rho
         )
         better = (step > _SCAN[0]) & (value < ridgeless * _BETTER)
         ridge = np.where(better, xi * eta, 0.0)

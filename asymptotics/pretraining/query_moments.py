@@ -169,13 +169,12 @@ class _Sums(NamedTuple):
 @lru_cache(maxsize=64)
 def _sums(contexts: TimedContexts) -> _Sums:
     d = contexts.dim
-    kernel = contexts.kernel
     g = np.array(contexts.gates)
     ages = np.arange(len(g), 0, -1)
     apart = np.abs(ages[:, None] - ages)
-    K = kernel[apart]
+    K = contexts.kernel[apart]
     c = np.exp(-contexts.drift / d * apart)
-    k = kernel[ages]
+    k = contexts.kernel[ages]
     m = np.exp(-contexts.drift / d * ages)
     p = m[:, None] * m
     z = c - p
@@ -192,8 +191,6 @@ def _sums(contexts: TimedContexts) -> _Sums:
     repeated = crossed * K
     squares = np.broadcast_to(k[:, None] ** 2, K.shape)
     mean_square = float(np.mean(g * k**2 * m))
-    b1 = sum(contexts.moments.tail)
-    f4 = 2 * float(np.mean(g * k**2 * (m**2 + (1 - m**2) / d)))
     latest = repeated * m[:, None]
     own = (total(latest * m**2), total(latest * (1 - m**2)))
     U = 2 / d * (np.array(pair((repeated + squares.T) * m)) + own)
@@ -202,8 +199,8 @@ def _sums(contexts: TimedContexts) -> _Sums:
     return _Sums(
         f1=d**2 * total(crossed * labels),
         f2=d * mean_square,
-        f3=b1 * mean_square + 2 * total(crossed * labels * m),
-        f4=f4,
+        f3=sum(contexts.moments.tail) * mean_square + 2 * total(crossed * labels * m),
+        f4=2 * float(np.mean(g * k**2 * (m**2 + (1 - m**2) / d))),
         B=pair(squares + repeated),
         T=pair(repeated),
         U=(float(U[0]), float(U[1])),

@@ -27,8 +27,11 @@ isotropic inputs with the leverage times :math:`1 + \frac2d (\beta_i - \overline
 first order in this shift.  The parts, and the variance of r, change along s.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -92,80 +95,175 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
     """
     d = draws.dim
     basis = inputs.basis
-    values = inputs.values[:, 0]
-    draws = replace(draws, tasks=draws.tasks @ basis)
-    if draws.innovations is not None:
-        draws = replace(draws, innovations=basis.T @ draws.innovations @ basis)
-    spectrum = np.append(values, 1.0)
-    penalty = draws.scales[0] / (inputs.values * spectrum)  # of each row and entry, (d, d + 1)
-    penalty = penalty[..., None] * np.eye(d + 1)
+    draws = _turned(draws, basis)
     second = draws.second_moment
-    root = np.sqrt(spectrum)
-    g = np.linalg.eigvalsh(root[:, None] * second * root)
-    levels = inputs.values * g[:, None, :]
-    xi = effective_ridge(levels, len(second) * draws.prompts, draws.ridge)
-    rows = np.linalg.inv(penalty + draws.scales[0] / xi * second[:, None])
-    spread = float(np.mean(_parts(second, rows) ** 2))
-    draws = replace(draws, spread=spread)
-    root = np.linalg.cholesky(np.mean(rows, axis=1))
-    inverse = np.linalg.inv(root)
-
-    def outwards(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Block N and parts of the rows from the coordinates of the search."""
-        return root @ x[:, :, : d + 1] @ transposed(root), x[:, :d, d + 1]
-
-    def inwards(N: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        column = np.pad(parts, ((0, 0), (0, 1)))[..., None]
-        return np.concatenate([inverse @ N @ transposed(inverse), column], axis=2)
+    penalty = _penalty(draws, inputs)
+    guess = _first_guess(draws, inputs, penalty)
+    draws = replace(draws, spread=float(np.mean(_parts(second, guess) ** 2)))
+    search = _Search.around(np.mean(guess, axis=1))
 
     def rows_at(N: np.ndarray, parts: np.ndarray) -> np.ndarray:
         level, tilt = _energies(draws, N)
-        tilts = (parts - spread)[..., None, None] * tilt.summary[:, None]
+        tilts = (parts - draws.spread)[..., None, None] * tilt.summary[:, None]
         return np.linalg.inv(penalty + level.summary[:, None] + tilts)
 
     def step(x: np.ndarray) -> np.ndarray:
-        solved = rows_at(*outwards(x))
-        return inwards(np.mean(solved, axis=1), _parts(second, solved))
+        solved = rows_at(*search.outwards(x))
+        return search.inwards(np.mean(solved, axis=1), _parts(second, solved))
 
-    start = inwards(np.mean(rows, axis=1), _parts(second, rows))
-    N, parts = outwards(positive_fixed_point(step, start))
-    rows = rows_at(N, parts)
-    level, tilt = _energies(draws, N)
-    wider = self_energy(replace(draws, spread=spread + _WIDER), N).summary
-    widening = (wider - level.summary) / _WIDER - tilt.summary
-    cross = level.cross + (parts - spread)[:, None, :] * tilt.cross
-    pushed = np.einsum("biuv,bvi->bui", rows, cross)  # M_i S_i over the root of d, in columns
-    drift = -draws.tasks @ transposed(pushed) / math.sqrt(d)
-    linear = [linear_saturations(draws, N, average) for average in _tilted(draws)]
-    source = d * cross[:, :, None] * cross[:, None]  # of each row, in the last axis
-    weighed = draws.shares[..., None] * draws.tasks
-    mixed = np.sum(transposed(draws.means) @ weighed * pushed, axis=1) * math.sqrt(d)
-    appended = dot(transposed(draws.tasks), transposed(weighed)) - 2 * mixed
-    trace = np.einsum("buv,bivu->bi", second, rows)
-
-    def rows_along(N_slope: np.ndarray, parts_slope: np.ndarray) -> np.ndarray:
-        dual = N + 1j * STEP * N_slope
-        slopes = [
-            part.summary.imag[:, None] / STEP
-            for part in _energies(draws, dual, 1j * STEP, drift, linear)
-        ]
-        energy = slopes[0] + (parts - spread)[..., None, None] * slopes[1]
-        energy = energy + parts_slope[..., None, None] * tilt.summary[:, None]
-        spread_slope = 2 * np.mean(parts * parts_slope, axis=1)
-        energy = energy + (spread_slope[:, None, None] * widening)[:, None]
-        return -rows @ (energy - np.moveaxis(source, -1, 1)) @ rows
+    start = search.inwards(np.mean(guess, axis=1), _parts(second, guess))
+    N, parts = search.outwards(positive_fixed_point(step, start))
+    solution = _Solution.of(draws, second, N, parts, rows_at(N, parts))
 
     def response(x: np.ndarray) -> np.ndarray:
-        solved = rows_along(*outwards(x))
-        change = np.einsum("buv,bivu->bi", second, solved) + appended
-        mean = np.mean(trace, axis=1, keepdims=True)
-        change = (change - parts * np.mean(change, axis=1, keepdims=True)) / mean
-        return inwards(np.mean(solved, axis=1), change)
+        rows = solution.rows_along(*search.outwards(x))
+        return search.inwards(np.mean(rows, axis=1), solution.parts_along(rows))
 
-    slope, _ = outwards(response_fixed_point(response, 0 * start))
+    slope, _ = search.outwards(response_fixed_point(response, 0 * start))
     turn = np.eye(d + 1)
     turn[:d, :d] = basis
-    return Resolvent(turn @ N @ turn.T, turn @ slope @ turn.T, turn @ pushed @ basis.T)
+    return Resolvent(turn @ N @ turn.T, turn @ slope @ turn.T, turn @ solution.pushed @ basis.T)
+
+
+def _turned(draws: TaskDraws, basis: np.ndarray) -> TaskDraws:
+    """Tasks in the coordinates of a basis."""
+    turned = replace(draws, tasks=draws.tasks @ basis)
+    if draws.innovations is None:
+        return turned
+    return replace(turned, innovations=basis.T @ draws.innovations @ basis)
+
+
+def _penalty(draws: TaskDraws, inputs: Inputs) -> np.ndarray:
+    """Inverse prior covariance of each row, (d, d + 1, d + 1)."""
+    spectrum = np.append(inputs.values[:, 0], 1.0)
+    penalty = draws.scales[0] / (inputs.values * spectrum)  # of each row and entry, (d, d + 1)
+    return penalty[..., None] * np.eye(draws.dim + 1)
+
+
+def _first_guess(draws: TaskDraws, inputs: Inputs, penalty: np.ndarray) -> np.ndarray:
+    """Blocks of the rows for a leverage that does not scatter."""
+    second = draws.second_moment
+    root = np.sqrt(np.append(inputs.values[:, 0], 1.0))
+    g = np.linalg.eigvalsh(root[:, None] * second * root)
+    levels = inputs.values * g[:, None, :]
+    xi = effective_ridge(levels, len(second) * draws.prompts, draws.ridge)
+    return np.linalg.inv(penalty + draws.scales[0] / xi * second[:, None])
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Coordinates in which the mean block and the parts of the rows are searched.
+
+    Attributes
+    ----------
+    root, inverse : ndarray (b, d + 1, d + 1)
+        Root of a mean block, between whose inverses other ones are near the identity.
+    """
+
+    root: np.ndarray
+    inverse: np.ndarray
+
+    @classmethod
+    def around(cls, block: np.ndarray) -> _Search:
+        """Coordinates in which a mean block is the identity."""
+        root = np.linalg.cholesky(block)
+        return cls(root, np.linalg.inv(root))
+
+    def outwards(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Block N and parts of the rows from the coordinates of the search."""
+        size = self.root.shape[-1]
+        N = self.root @ x[:, :, :size] @ transposed(self.root)
+        return N, x[:, : size - 1, size]
+
+    def inwards(self, N: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Coordinates of a block N and of parts of the rows."""
+        column = np.pad(parts, ((0, 0), (0, 1)))[..., None]
+        return np.concatenate([self.inverse @ N @ transposed(self.inverse), column], axis=2)
+
+
+@dataclass(frozen=True)
+class _Solution:
+    r"""Rows at s = 0, and what their change along s follows from.
+
+    Attributes
+    ----------
+    draws : TaskDraws
+        Whitened tasks in the eigenbasis of the inputs, with the spread of the leverage.
+    second : ndarray (b, d + 1, d + 1)
+        Mean of :math:`h h^\top`.
+    N, parts, rows : ndarray
+        Mean block, parts of the rows and their blocks.
+    tilt : SelfEnergy
+        Change of the self-energy by a tilt.
+    widening : ndarray (b, d + 1, d + 1)
+        Its derivative by the spread.
+    cross, pushed : ndarray (b, d, d + 1) and (b, d + 1, d)
+        :math:`S_i` and :math:`M_i S_i`, over the root of d; the second in columns.
+    """
+
+    draws: TaskDraws
+    second: np.ndarray
+    N: np.ndarray
+    parts: np.ndarray
+    rows: np.ndarray
+    tilt: SelfEnergy
+    widening: np.ndarray
+    cross: np.ndarray
+    pushed: np.ndarray
+    drift: np.ndarray
+    linear: list[Saturations]
+
+    @classmethod
+    def of(
+        cls,
+        draws: TaskDraws,
+        second: np.ndarray,
+        N: np.ndarray,
+        parts: np.ndarray,
+        rows: np.ndarray,
+    ) -> _Solution:
+        """Solution with this mean block and these rows."""
+        level, tilt = _energies(draws, N)
+        wider = self_energy(replace(draws, spread=draws.spread + _WIDER), N).summary
+        widening = (wider - level.summary) / _WIDER - tilt.summary
+        cross = level.cross + (parts - draws.spread)[:, None, :] * tilt.cross
+        pushed = np.einsum("biuv,bvi->bui", rows, cross)
+        drift = -draws.tasks @ transposed(pushed) / math.sqrt(draws.dim)
+        linear = [linear_saturations(draws, N, average) for average in _tilted(draws)]
+        return cls(draws, second, N, parts, rows, tilt, widening, cross, pushed, drift, linear)
+
+    def rows_along(self, N_slope: np.ndarray, parts_slope: np.ndarray) -> np.ndarray:
+        """Change of the rows along s, with those of the mean block and of the parts."""
+        dual = self.N + 1j * STEP * N_slope
+        slopes = [
+            part.summary.imag[:, None] / STEP
+            for part in _energies(self.draws, dual, 1j * STEP, self.drift, self.linear)
+        ]
+        energy = slopes[0] + (self.parts - self.draws.spread)[..., None, None] * slopes[1]
+        energy = energy + parts_slope[..., None, None] * self.tilt.summary[:, None]
+        spread_slope = 2 * np.mean(self.parts * parts_slope, axis=1)
+        energy = energy + (spread_slope[:, None, None] * self.widening)[:, None]
+        return -self.rows @ (energy - np.moveaxis(self._source, -1, 1)) @ self.rows
+
+    def parts_along(self, rows: np.ndarray) -> np.ndarray:
+        """Change of the parts along s, with that of the rows."""
+        change = np.einsum("buv,bivu->bi", self.second, rows) + self._appended
+        mean = np.mean(np.einsum("buv,bivu->bi", self.second, self.rows), axis=1, keepdims=True)
+        return (change - self.parts * np.mean(change, axis=1, keepdims=True)) / mean
+
+    @cached_property
+    def _source(self) -> np.ndarray:
+        """Product of :math:`S_i` with itself, of each row in the last axis."""
+        return self.draws.dim * self.cross[:, :, None] * self.cross[:, None]
+
+    @cached_property
+    def _appended(self) -> np.ndarray:
+        """Change of the parts by the appended features."""
+        draws = self.draws
+        weighed = draws.shares[..., None] * draws.tasks
+        mixed = np.sum(transposed(draws.means) @ weighed * self.pushed, axis=1)
+        mixed = mixed * math.sqrt(draws.dim)
+        return dot(transposed(draws.tasks), transposed(weighed)) - 2 * mixed
 
 
 def _parts(second: np.ndarray, rows: np.ndarray) -> np.ndarray:

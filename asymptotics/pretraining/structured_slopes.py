@@ -18,6 +18,7 @@ minimum is searched for from several starts.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -463,16 +464,7 @@ def best_training_covariance(
         shares = p * start / (p @ start)
         if not math.isfinite(_icl(with_shares(shares), settings)):
             continue
-        result = minimize(
-            error,
-            shares,
-            jac=True,
-            method="SLSQP",
-            bounds=[(0.0, 1.0)] * len(p),
-            constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
-            options={"ftol": 1e-12, "maxiter": 300},
-        )
-        best = with_shares(result.x)
+        best = with_shares(_least(error, shares))
         minima.append(BestCovariance(best, _icl(best, settings)))
     if not minima:
         raise ArithmeticError("the ICL error is infinite whatever the training covariance")
@@ -481,3 +473,19 @@ def best_training_covariance(
 
 def _icl(spectrum: JointSpectrum, settings: Settings) -> float:
     return float(errors_of(spectrum, settings).icl)
+
+
+def _least(
+    error: Callable[[np.ndarray], tuple[float, np.ndarray]], shares: np.ndarray
+) -> np.ndarray:
+    """Shares of sum 1 at a minimum of an error with a gradient, searched from some shares."""
+    result = minimize(
+        error,
+        shares,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * len(shares),
+        constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-12, "maxiter": 300},
+    )
+    return np.asarray(result.x)

@@ -39,6 +39,8 @@ factor 1 + 1/(n - p) that turns n - p into n - p - 1.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -116,32 +118,55 @@ def task_errors(
     if first is not whole:
         start = solve(first, near=start)
         plain = start.errors(first, test, train)
-
-    def change(correction: Correction, chosen: np.ndarray) -> np.ndarray:
-        """Relative changes of the errors of chosen draws by a correction, (draws, 2)."""
-        part = first.chosen(chosen)
-        near = Resolvent(*(x[chosen] for x in start))
-        own = correction.of(chosen)
-        try:
-            return solve(part, own, near).errors(part, test, train) / plain[chosen] - 1
-        except (ArithmeticError, np.linalg.LinAlgError):  # to first order
-            solved = solve(part, own.times(_LINEAR), near).errors(part, test, train)
-            return (solved / plain[chosen] - 1) / _LINEAR
-
+    change = _Uncorrected(first, start, plain, test, train).change
     real = real_correction_at(first, start)
     by_real, doubt = _change_by_real(draws, real, change)
     by_shared = np.zeros(2)
     if not draws.fresh:
-        shared = correction_at(first, start)
-        radius = min(float(np.mean(shared.radius)), 1.0)
-        closeness = min(float(np.mean(real.radius)), 1.0)
-        weight = (1 - radius**8) * (1 - closeness**4)
-        changed = np.mean(change(shared, np.full(len(plain), True)), axis=0)
-        by_shared = weight * np.clip(changed, -_MOST_SHARED, _MOST_SHARED)
-    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
-    uncertainty += _DRIFT_ERROR * draws.drifted_spread / draws.effective_context
+        by_shared = _change_by_shared(correction_at(first, start), real, change)
+    uncertainty = _size_uncertainty(draws)
     uncertainty += doubt + _SHARED_ERROR * float(np.max(np.abs(by_shared)))
     return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
+
+
+@dataclass(frozen=True)
+class _Uncorrected:
+    """Draws with their solution and their errors (draws, 2) before any correction."""
+
+    draws: TaskDraws
+    solution: Resolvent
+    errors: np.ndarray
+    test: SummaryLaw
+    train: SummaryLaw | None
+
+    def change(self, correction: Correction, chosen: np.ndarray) -> np.ndarray:
+        """Relative changes of the errors of chosen draws by a correction, (draws, 2)."""
+        part = self.draws.chosen(chosen)
+        near = Resolvent(*(x[chosen] for x in self.solution))
+        own = correction.of(chosen)
+        plain = self.errors[chosen]
+        try:
+            return solve(part, own, near).errors(part, self.test, self.train) / plain - 1
+        except (ArithmeticError, np.linalg.LinAlgError):  # to first order
+            solved = solve(part, own.times(_LINEAR), near).errors(part, self.test, self.train)
+            return (solved / plain - 1) / _LINEAR
+
+
+def _change_by_shared(
+    shared: Correction, real: Correction, change: Callable[[Correction, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Change of the errors by the correction for shared tasks, which vanishes near a threshold."""
+    radius = min(float(np.mean(shared.radius)), 1.0)
+    closeness = min(float(np.mean(real.radius)), 1.0)
+    weight = (1 - radius**8) * (1 - closeness**4)
+    changed = np.mean(change(shared, np.full(len(shared.radius), True)), axis=0)
+    return weight * np.clip(changed, -_MOST_SHARED, _MOST_SHARED)
+
+
+def _size_uncertainty(draws: TaskDraws) -> float:
+    """Relative error far from a threshold, by the size and by drift."""
+    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
+    return uncertainty + _DRIFT_ERROR * draws.drifted_spread / draws.effective_context
 
 
 def _change_by_real(
@@ -187,47 +212,79 @@ def _correction(
     """
     d = draws.dim
     p = draws.shares
-    a = draws.noise
     C = draws.means
-    U = draws.units
-    W = draws.tasks
     ratio = d / draws.prompts
-    head = M[:, :d, :d]
-    pushed = C @ M + s * drift
-    x = pushed[..., :d]
-    # c_t N c_t', u_t M u_t', x_t u_t' with the appended entries, (b, k, k).
-    inner = pushed @ transposed(C) + s * (C @ transposed(drift) + W @ transposed(W) / d)
-    Mu = U @ head
-    between = Mu @ transposed(U)
-    along = x @ transposed(U)
-    once = diagonal(between)
-    twice = dot(Mu, Mu)
-    alpha = diagonal(inner)
-    trace = np.sum(head * np.eye(d), axis=(1, 2))
-    square = np.sum(head**2, axis=(1, 2))
-    mixed = a[:, None, :] * (dot(x, x)[..., None] - along**2)
-    noise = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
-    T = inner**2 + mixed + transposed(mixed) + a[:, :, None] * a[:, None, :] * noise
-
-    q = alpha + a * (trace[:, None] - once)
+    x, along, inner, T, q = _overlaps(draws, M, s, drift)
     saturated = 1 / (draws.scales[1] + ratio * (s * draws.rho + q))
     identity = np.eye(T.shape[-1])
     root = saturated * np.sqrt(p * ratio)
     coupling = root[:, :, None] * T * root[:, None, :]
     Y = np.linalg.solve(identity - T * (root**2)[:, None, :], T)
-    own = saturated**2 * alpha / draws.prompts
+    own = saturated**2 * diagonal(inner) / draws.prompts
     own = own + ratio / draws.prompts * saturated**3 * (diagonal(Y) - 2 * diagonal(T))
     weight = p * saturated**2
     K = -ratio / draws.prompts * weight[:, :, None] * weight[:, None, :] * Y
     J = (p * own)[..., None] * identity + (K * inner + transposed(K * inner)) / 2
-    Ka = K * a[:, None, :]
-    side = (np.sum(Ka, axis=2)[..., None] * x - (Ka * along) @ U) / 2
+    Ka = K * draws.noise[:, None, :]
+    side = (np.sum(Ka, axis=2)[..., None] * x - (Ka * along) @ draws.units) / 2
     Sigma = transposed(C) @ J @ C
     Sigma[:, :d] += transposed(side) @ C
     Sigma[:, :, :d] += transposed(C) @ side
     cross = J @ C
     cross[..., :d] += side
-    return SelfEnergy(Sigma, transposed(cross) @ W / math.sqrt(d)), coupling
+    return SelfEnergy(Sigma, transposed(cross) @ draws.tasks / math.sqrt(d)), coupling
+
+
+class _Overlaps(NamedTuple):
+    """Overlaps of the summaries of two tasks in a resolvent N, with the appended entries.
+
+    Attributes
+    ----------
+    x : ndarray (b, k, d)
+        :math:`N c_t`, without the label.
+    along, inner : ndarray (b, k, k)
+        :math:`x_t u_t'` and :math:`c_t N c_{t'}`.
+    squares : ndarray (b, k, k)
+        Means of :math:`(h_t N h_{t'})^2`.
+    means : ndarray (b, k)
+        Means of :math:`h_t N h_t`.
+    """
+
+    x: np.ndarray
+    along: np.ndarray
+    inner: np.ndarray
+    squares: np.ndarray
+    means: np.ndarray
+
+
+def _overlaps(draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray) -> _Overlaps:
+    """Overlaps given M and N times the appended entries, which is s times the drift."""
+    d = draws.dim
+    a = draws.noise
+    C = draws.means
+    W = draws.tasks
+    pushed = C @ M + s * drift
+    x = pushed[..., :d]
+    inner = pushed @ transposed(C) + s * (C @ transposed(drift) + W @ transposed(W) / d)
+    along = x @ transposed(draws.units)
+    free, noise = _noise_overlaps(draws.units, M[:, :d, :d])
+    mixed = a[:, None, :] * (dot(x, x)[..., None] - along**2)
+    squares = inner**2 + mixed + transposed(mixed) + a[:, :, None] * a[:, None, :] * noise
+    return _Overlaps(x, along, inner, squares, diagonal(inner) + a * free)
+
+
+def _noise_overlaps(U: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Traces of M and of products of two, without the directions of one task and of both.
+
+    They are (b, k) and (b, k, k); U are the directions, and ``head`` is M without the label.
+    """
+    Mu = U @ head
+    between = Mu @ transposed(U)
+    twice = dot(Mu, Mu)
+    trace = np.sum(head * np.eye(U.shape[-1]), axis=(1, 2))
+    square = np.sum(head**2, axis=(1, 2))
+    products = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
+    return trace[:, None] - diagonal(between), products
 
 
 def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:

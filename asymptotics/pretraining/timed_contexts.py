@@ -339,13 +339,11 @@ def _moments(contexts: TimedContexts) -> TimedMoments:
     def total(summands: np.ndarray) -> float:
         return float(g @ summands @ g) / length**2
 
-    drifted = total(z * (1 + K2))
     noise = d * total(K2 * z * beta + rho * own), d * total(K2 * p)
     mixed = (
         total(first * fixed + 2 * K2 * second * z * beta + 2 * rho * own * second),
         total(first * second**2 + 2 * K2 * second * p),
     )
-    mixed_drifted = 2 / d * total(second * z + K2 * (first * changed + second * z))
     tail = float(g @ fixed) / length, float(g @ m**2) / length
     tail_square = (
         total(
@@ -362,10 +360,10 @@ def _moments(contexts: TimedContexts) -> TimedMoments:
     return TimedMoments(
         signal=float(g @ m) / length,
         square=total(p * (1 + K2)),
-        drifted=drifted,
+        drifted=total(z * (1 + K2)),
         noise=noise,
         mixed=mixed,
-        mixed_drifted=mixed_drifted,
+        mixed_drifted=2 / d * total(second * z + K2 * (first * changed + second * z)),
         tail=tail,
         tail_square=tail_square,
         tail_along=tail_along,
@@ -465,6 +463,14 @@ def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     return _Draws(directions, parallel[gates > 0], norms[gates > 0])
 
 
+def _label_roots(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvectors of the covariance of labels, and columns of the roots and their inverses."""
+    values, basis = np.linalg.eigh(covariance)
+    roots = np.sqrt(np.maximum(values, 0.0))[:, None]
+    regular = roots > math.sqrt(_ROUNDING) * roots[-1]
+    return basis, roots, np.divide(1.0, roots, out=np.zeros_like(roots), where=regular)
+
+
 def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUnitNorm:
     """Numbers of the summaries that are drawn, of tasks of a norm."""
     d = contexts.dim
@@ -474,10 +480,7 @@ def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUni
     drawn = _draws(contexts, norm)
     length = len(contexts.gates)
     expected = m * norm * m.T + contexts.innovation * z
-    values, basis = np.linalg.eigh(pairs.kernel * expected + contexts.rho * np.eye(len(z)))
-    roots = np.sqrt(np.maximum(values, 0.0))[:, None]
-    regular = roots > math.sqrt(_ROUNDING) * roots[-1]
-    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=regular)
+    basis, roots, inverse = _label_roots(pairs.kernel * expected + contexts.rho * np.eye(len(z)))
     seen = roots * (basis.T @ (g * pairs.kernel * g.T) @ basis) * roots.T
     _, first = np.linalg.eigh(seen)
     turned = math.sqrt(len(z)) * first[:, ::-1] @ drawn.directions

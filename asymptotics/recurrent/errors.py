@@ -250,37 +250,57 @@ def recurrent_errors(
     check_flag("gate_first", gate_first)
     check_flag("unit_keys", unit_keys)
     check_integers(context=context)
-    if readout is None:
-        readout = 1.0 if "step_sizes" in RULES[rule] else "best"
-    best_readout = isinstance(readout, str)
-    if best_readout:
-        check_choice("readout", readout, ("best",))
-    fixed = 1.0 if best_readout else real_number("readout", readout, "(-inf, inf)")
+    fixed = _parse_readout(rule, readout)
     layer = _layer(
         dim, rho, eigenvalues, task_variances, drift, channel_gates, preconditioner, unit_keys
     )
-    corrects = "step_sizes" in RULES[rule]
     if rule == "gated-delta" and gates is None and channel_gates is None:
         layer = replace(layer, gates=layer.kept)
     kept = _by_token("gates", 1.0 if gates is None else gates, context)
-    steps = _by_token("step_sizes", step_sizes if corrects else 0.0, context)
-    written = _by_token("writes", 1.0 if writes is None and not corrects else writes, context)
-    if steps is None and written is not None:
-        raise ValueError(f"writes must be None without step_sizes, got {writes!r}")
+    steps, written = _parse_updates(rule, step_sizes, writes, context)
     with np.errstate(all="ignore"):
-        null = layer.null
         if steps is None:
-            steps = _best_steps(layer, kept, gate_first, None if best_readout else fixed)
+            steps = _best_steps(layer, kept, gate_first, fixed)
         signal, power, taken = _run(layer, kept, steps, written, gate_first)
-        if best_readout:
-            chosen = np.where(power > 0, signal / power, 0.0)
-            error = null - np.where(power > 0, signal**2 / power, 0.0)
-        else:
-            chosen = np.full(context + 1, fixed)
-            error = null - 2 * fixed * signal + fixed**2 * power
+        chosen, error = _read(layer.null, signal, power, fixed)
     error = np.where(np.isnan(error), np.inf, error)
     power = np.where(np.isnan(power), np.inf, power)
     return RecurrentErrors(np.arange(context + 1), error, chosen, signal, power, taken)
+
+
+def _parse_readout(rule: str, readout: float | str | None) -> float | None:
+    """Readout at all positions; None stands for the best at each."""
+    if readout is None:
+        return 1.0 if "step_sizes" in RULES[rule] else None
+    if isinstance(readout, str):
+        check_choice("readout", readout, ("best",))
+        return None
+    return real_number("readout", readout, "(-inf, inf)")
+
+
+def _parse_updates(
+    rule: str, step_sizes: Numbers | None, writes: Numbers | None, context: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Step sizes and writes of all tokens; None where they are the best, or the steps."""
+    if "step_sizes" not in RULES[rule]:
+        steps = _by_token("step_sizes", 0.0, context)
+        return steps, _by_token("writes", 1.0 if writes is None else writes, context)
+    steps = _by_token("step_sizes", step_sizes, context)
+    written = _by_token("writes", writes, context)
+    if steps is None and written is not None:
+        raise ValueError(f"writes must be None without step_sizes, got {writes!r}")
+    return steps, written
+
+
+def _read(
+    null: Value, signal: np.ndarray, power: np.ndarray, readout: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Readout at each position, the best one if it is None, and the error there."""
+    if readout is not None:
+        chosen = np.full(power.shape, readout)
+        return chosen, null - 2 * readout * signal + readout**2 * power
+    chosen = np.where(power > 0, signal / power, 0.0)
+    return chosen, null - np.where(power > 0, signal**2 / power, 0.0)
 
 
 def _refuse_unknown(rule: str, name: str, value: Numbers | None) -> None:

@@ -141,13 +141,7 @@ def functional_optimum(
     noise = float(values.noise_variance)
     if not isinstance(inputs, tuple):
         points = real_array("inputs", inputs, "(-inf, inf)")
-        n = len(points) if points.ndim in (1, 2) else 0
-        given = np.full(n, 1 / max(n, 1)) if weights is None else np.asarray(weights, dtype=float)
-        if not n:
-            raise ValueError("inputs must be an interval or an array (n,) or (n, k) of points")
-        if given.shape != (n,) or np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
-            raise ValueError(f"weights must be {n} probabilities of sum 1")
-        return _optimum(covariance, points, given, N, noise, None)
+        return _optimum(covariance, points, _parse_weights(weights, points), N, noise, None)
     if weights is not None:
         raise ValueError("weights must not be given with an interval of inputs")
     if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
@@ -163,6 +157,17 @@ def functional_optimum(
             return optimum
         nodes = 2 * nodes
         before = optimum.loss
+
+
+def _parse_weights(weights: np.ndarray | None, points: np.ndarray) -> np.ndarray:
+    """Probabilities of points, by default the same for all."""
+    n = len(points) if points.ndim in (1, 2) else 0
+    given = np.full(n, 1 / max(n, 1)) if weights is None else np.asarray(weights, dtype=float)
+    if not n:
+        raise ValueError("inputs must be an interval or an array (n,) or (n, k) of points")
+    if given.shape != (n,) or np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
+        raise ValueError(f"weights must be {n} probabilities of sum 1")
+    return given
 
 
 def _legendre(lower: float, upper: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -172,25 +172,13 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
     if len(set(t)) < len(t):
         raise ValueError(f"inverse_temperatures must be all different, got {inverse_temperatures}")
     if isinstance(math_, ArrayMath):
-        # Column h: coefficients of exp(t_h s) in normalised Hermite polynomials.
-        degree = np.arange(1, _HERMITE)
-        steps = np.stack([np.asarray(number, dtype=float) / np.sqrt(degree) for number in t])
-        columns = np.cumprod(np.column_stack([np.ones(len(t)), steps]), axis=1).T
-        orthonormal, triangle = np.linalg.qr(columns)
-        with np.errstate(divide="ignore", over="ignore"):
-            # What is left of a column after those before it, and rounding relative to that.
-            independent = np.abs(np.diag(triangle)) / np.linalg.norm(columns, axis=0)
-            lost = np.finfo(float).eps / independent
-            doubt = 2 * np.abs(orthonormal[1]) * lost + lost**2
-        shares = orthonormal[1] ** 2
-        # No head adds more than what those before it leave to 1.
-        room = np.maximum(1 - np.cumsum(shares) + shares, 0.0)
-        if not np.sum(np.minimum(doubt, room)) <= _PROMISED:
+        efficiency, doubt = _float_efficiency(t)
+        if not doubt <= _PROMISED:
             raise ArithmeticError(
                 f"inverse_temperatures {inverse_temperatures} are too near to each other for "
                 "float64: pass mpmath numbers"
             )
-        return float(np.sum(shares))
+        return efficiency
     import mpmath
     import sympy
 
@@ -203,6 +191,24 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
         solved = mpmath.lu_solve(matrix, mpmath.matrix(t))
         total = mpmath.fsum(a * b for a, b in zip(t, solved, strict=True))
     return +total
+
+
+def _float_efficiency(t: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Efficiency of several heads in float64, and a bound of its rounding."""
+    # Column h: coefficients of exp(t_h s) in normalised Hermite polynomials.
+    degree = np.arange(1, _HERMITE)
+    steps = np.stack([np.asarray(number, dtype=float) / np.sqrt(degree) for number in t])
+    columns = np.cumprod(np.column_stack([np.ones(len(t)), steps]), axis=1).T
+    orthonormal, triangle = np.linalg.qr(columns)
+    with np.errstate(divide="ignore", over="ignore"):
+        # What is left of a column after those before it, and rounding relative to that.
+        independent = np.abs(np.diag(triangle)) / np.linalg.norm(columns, axis=0)
+        lost = np.finfo(float).eps / independent
+        doubt = 2 * np.abs(orthonormal[1]) * lost + lost**2
+    shares = orthonormal[1] ** 2
+    # No head adds more than what those before it leave to 1.
+    room = np.maximum(1 - np.cumsum(shares) + shares, 0.0)
+    return float(np.sum(shares)), float(np.sum(np.minimum(doubt, room)))
 
 
 def attention_loss(efficiency: Number, *, ratio: Number, noise_ratio: Number = 0.0) -> Value:

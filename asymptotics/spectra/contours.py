@@ -118,13 +118,7 @@ def choose_ellipse(
             return bool(np.all(abs(functions(image(points))) <= bound[:, None]))
 
     length = ends[1] - ends[0]
-    gaps = []
-    for end, sign in zip(ends, (-1, 1), strict=True):
-        steps = (length * 2.0**-k for k in range(1, _HALVINGS))
-        gap = next((g for g in steps if small(np.array([end + sign * g + 0j]))), None)
-        if gap is None:
-            raise ArithmeticError(_TOO_FAST)
-        gaps.append(gap)
+    gaps = [_gap(small, ends[0], -length), _gap(small, ends[1], length)]
     lower = ends[0] - gaps[0]
     upper = ends[1] + gaps[1]
     # The ratio can hardly be larger than at the crossings, where it is the slope of the map.
@@ -138,6 +132,15 @@ def choose_ellipse(
             lift = np.min(image(points).imag / points.imag) / far
             if lift >= clearance * slope and small(points):
                 return ellipse
+    raise ArithmeticError(_TOO_FAST)
+
+
+def _gap(small: Callable[[np.ndarray], bool], end: float, length: float) -> float:
+    """Distance from an end of the spectrum, in the direction of a length, of a small function."""
+    for k in range(1, _HALVINGS):
+        step = length * 2.0**-k
+        if small(np.array([end + step + 0j])):
+            return abs(step)
     raise ArithmeticError(_TOO_FAST)
 
 

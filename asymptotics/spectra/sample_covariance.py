@@ -351,18 +351,9 @@ class SampleCovariance(SpectralMeasure):
         omega = np.zeros(z.shape, dtype=complex)
         negative = (z.imag == 0) & (z.real < 0)
         if np.any(negative):
-            given = -z[negative].real, c[negative], excess[negative]
-            mean = np.full(given[0].shape, self._mean)
-            second = np.full(given[0].shape, self._second)
-            below, _ = fixed_points.below(self._average, *given, mean, second, self._error)
-            omega[negative] = -below
+            omega[negative] = -self._below(-z[negative].real, c[negative], excess[negative])
         if not np.all(negative):
-            rest = z[~negative] + 0j
-            height = np.where(rest.imag == 0, _LIFT * self._distance(rest.real), abs(rest.imag))
-            solution = self._solve(rest.real + 1j * height, c[~negative])
-            solution = np.where(rest.imag == 0, solution.real, solution)
-            solution[(rest == 0) & (excess[~negative] > 0)] = 0.0
-            omega[~negative] = np.where(rest.imag < 0, solution.conj(), solution)
+            omega[~negative] = self._above(z[~negative] + 0j, c[~negative], excess[~negative])
         omega = omega.real if is_real else omega
         with np.errstate(all="ignore"):
             shrunk = np.where(z == 0, excess, z / omega)
@@ -381,6 +372,20 @@ class SampleCovariance(SpectralMeasure):
         self, kernel: Callable, omega: Value, c: Value, excess: Value, _: np.ndarray
     ) -> np.ndarray:
         return self.population.expect(kernel, omega, omega, c, excess)
+
+    def _below(self, x: np.ndarray, c: np.ndarray, excess: np.ndarray) -> np.ndarray:
+        """Minus the subordination function at -x < 0."""
+        mean = np.full(x.shape, self._mean)
+        second = np.full(x.shape, self._second)
+        return fixed_points.below(self._average, x, c, excess, mean, second, self._error)[0]
+
+    def _above(self, z: np.ndarray, c: np.ndarray, excess: np.ndarray) -> np.ndarray:
+        """Subordination function at complex points, and at 0 and right of it."""
+        height = np.where(z.imag == 0, _LIFT * self._distance(z.real), abs(z.imag))
+        solution = self._solve(z.real + 1j * height, c)
+        solution = np.where(z.imag == 0, solution.real, solution)
+        solution[(z == 0) & (excess > 0)] = 0.0
+        return np.where(z.imag < 0, solution.conj(), solution)
 
     def _solve(self, z: np.ndarray, c: np.ndarray) -> np.ndarray:
         excess = 1 - c * (1 - self._at_zero)

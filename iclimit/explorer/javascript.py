@@ -147,13 +147,13 @@ class _Writer:
     def _branch(self, node: Node, cases: list[list[str]]) -> list[str]:
         """Statements that compute one of two cases."""
         name = self._name()
-        condition, *values = [self.text[operand] for operand in node.args]
+        texts = [self.text[operand] for operand in node.args]
         blocks = [
             f"{{ {' '.join([*case, f'{name} = {value};'])} }}"
-            for case, value in zip(cases, values, strict=True)
+            for case, value in zip(cases, texts[1:], strict=True)
         ]
         self.text[node] = name
-        return [f"let {name};", f"if ({condition}) {' else '.join(blocks)}"]
+        return [f"let {name};", f"if ({texts[0]}) {' else '.join(blocks)}"]
 
     def _function(self, node: Node, lines: list[str]) -> str:
         variable, body = node.args
