@@ -107,7 +107,7 @@ def checked(
                 raise ValueError(f"{name} must be {wanted}, got {value!r}")
         last_axis = " without its last axis" if name in lists else ""
         shapes[name + last_axis] = values[name][0] if name in lists else values[name]
-    broadcast_shape(**shapes)
+    broadcast_shape(shapes)
     left_out = dict.fromkeys(name for name in arguments if name not in given)
     return math_, CheckedValues(**values, **left_out)
 
@@ -147,17 +147,17 @@ def _items(name: str, value: Value) -> list[Any]:
 
 def _namespace(systems: Systems, given: dict[str, Any], lists: dict[str, list]) -> Namespace:
     if systems == "numpy":
-        return numpy_namespace(**given)
+        return numpy_namespace(given)
     scalars = {name: value for name, value in given.items() if name not in lists}
     numbers = {f"{name}_{k}": number for name in lists for k, number in enumerate(lists[name])}
-    math_ = namespace(**scalars, **numbers)
+    math_ = namespace(scalars | numbers)
     on_host = systems == "host" and isinstance(math_, ArrayMath)
-    return numpy_namespace(**given) if on_host else math_
+    return numpy_namespace(given) if on_host else math_
 
 
 def real_array(name: str, value: Number, allowed: str | None = None) -> np.ndarray:
     """Convert one argument to a NumPy array of real numbers in a range."""
-    math_ = numpy_namespace(**{name: value})
+    math_ = numpy_namespace({name: value})
     array: np.ndarray = convert(math_, name, value)
     check_range(math_, name, array, allowed)
     return array
@@ -202,7 +202,7 @@ def require_whole(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be an integer, got {fraction[0]:g}")
 
 
-def broadcast_shape(**arrays: Any) -> tuple[int, ...]:
+def broadcast_shape(arrays: Mapping[str, Any]) -> tuple[int, ...]:
     """Shape of named arrays broadcast; a ValueError names them if there is none."""
     shapes = [tuple(getattr(array, "shape", ())) for array in arrays.values()]
     try:

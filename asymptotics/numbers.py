@@ -17,7 +17,7 @@ equal forms by their rounding errors; exact arithmetic takes the first.
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -262,7 +262,7 @@ def _number_system(values: Iterable[Any]) -> Value:
     return next((v.number_system for v in values if hasattr(v, "number_system")), None)
 
 
-def namespace(**arguments: Number) -> Namespace:
+def namespace(arguments: Mapping[str, Number]) -> Namespace:
     """Pick the number system of the arguments.
 
     SymPy takes precedence over mpmath, and mpmath over plain numbers.  Arrays do not mix with
@@ -311,7 +311,7 @@ def convert(math_: Namespace, name: str, value: Number) -> Value:
         raise TypeError(f"{name} must be a real number or an array, got {shown(value)}") from error
 
 
-def numpy_namespace(**arguments: Number) -> ArrayMath:
+def numpy_namespace(arguments: Mapping[str, Number]) -> ArrayMath:
     """Namespace of a function that only takes numbers and NumPy arrays.
 
     Raises

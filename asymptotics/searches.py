@@ -133,7 +133,7 @@ def count_until(math_: Namespace, step: Callable[[Any], Any], start: Value, goal
     if search := getattr(math_, "count_until", None):
         return search(step, start, goal)
     x = start
-    count = np.zeros(broadcast_shape(start=start, goal=goal), dtype=int)
+    count = np.zeros(broadcast_shape({"start": start, "goal": goal}), dtype=int)
     while np.any(above := np.asarray(x > goal, dtype=bool)):
         count += above
         x = step(x)

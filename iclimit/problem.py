@@ -19,7 +19,6 @@ if Gaussian, 1/3 if uniform.  That is how the gradient-descent literature writes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
@@ -271,8 +270,7 @@ class Problem:
 
     def with_fresh_tasks(self, **changes: Any) -> Problem:
         """The same law with a fresh task in every prompt, and with other changes."""
-        fresh = {"tasks": math.inf, "fresh_fraction": 1.0, "shared_task": None}
-        return replace(self, **fresh | changes)
+        return replace(self, tasks=math.inf, fresh_fraction=1.0, shared_task=None, **changes)
 
     @classmethod
     def of_paper(
@@ -486,7 +484,7 @@ def check_problem(problem: Problem, *settings: str) -> None:
             )
 
 
-def parse_problem(problem: Problem | None, settings: Mapping[str, Any]) -> Problem:
+def parse_problem(problem: Problem | None, **settings: Any) -> Problem:
     """A problem as it is given, or from keywords, with a ``scale`` of 1 by default.
 
     Raises

@@ -213,27 +213,33 @@ def learning_rate_loss(
         return math_.finish(sigma2 + m2 * values.dim * missed)
 
 
-def _parse(
-    input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
-) -> tuple[Namespace, CheckedValues, Value, Value]:
-    """Number system, checked numbers, and the second and fourth moment of the inputs."""
-    check_choice("normalization", normalization, NORMALIZATIONS)
+def _given_moments(input_law: str | tuple[Number, Number]) -> dict[str, Any]:
+    """Moments of the inputs by name, none if the law has a name."""
     if isinstance(input_law, str):
         if input_law not in MOMENTS:
             names = ", ".join(MOMENTS)
             raise ValueError(
                 f"input_law must be one of {names} or a pair of moments, got {input_law!r}"
             )
-        math_, values = checked(**numbers)
+        return {}
+    if not (isinstance(input_law, tuple) and len(input_law) == 2):
+        raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
+    return {_SECOND: input_law[0], _FOURTH: input_law[1]}
+
+
+def _parse(
+    input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
+) -> tuple[Namespace, CheckedValues, Value, Value]:
+    """Number system, checked numbers, and the second and fourth moment of the inputs."""
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    moments = _given_moments(input_law)
+    math_, values = checked(**numbers, **moments, ranges=_MOMENT_RANGES)
+    if isinstance(input_law, str):
         top, bottom = MOMENTS[input_law][0]
         second = math_.convert(top) / bottom
         top, bottom = MOMENTS[input_law][1]
         fourth = math_.convert(top) / bottom
         return math_, values, second, fourth
-    if not (isinstance(input_law, tuple) and len(input_law) == 2):
-        raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
-    moments: dict[str, Any] = {_SECOND: input_law[0], _FOURTH: input_law[1]}
-    math_, values = checked(**numbers, **moments, ranges=_MOMENT_RANGES)
     second = getattr(values, _SECOND)
     fourth = getattr(values, _FOURTH)
     with math_.quiet():

@@ -284,7 +284,7 @@ def effective_init_scale(value: Number, *, key_query: Number, eigenvalues: Numbe
     >>> float(effective_init_scale([0.3, 0.4], key_query=zeros, eigenvalues=np.ones(5)))
     0.25
     """
-    math_ = namespace(value=value, key_query=key_query, eigenvalues=eigenvalues)
+    math_ = namespace({"value": value, "key_query": key_query, "eigenvalues": eigenvalues})
     if not isinstance(math_, ArrayMath):
         raise TypeError("value, key_query and eigenvalues must be arrays of real numbers")
     v = convert(math_, "value", value)

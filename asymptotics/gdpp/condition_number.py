@@ -221,8 +221,8 @@ def condition_number_schedule(
         raise ValueError(f"give either steps or tol, got steps={steps}, tol={tol}")
     if steps is not None:
         check_integers(least=0, steps=steps)
-    math_, x, limits = _start(condition_number, excess, method, tol=tol, cap=cap, margin=margin)
-    shape = broadcast_shape(excess=x, tol=limits.tol, cap=limits.cap)
+    math_, x, limits = _start(condition_number, excess, method, tol, cap=cap, margin=margin)
+    shape = broadcast_shape({"excess": x, "tol": limits.tol, "cap": limits.cap})
     top = 1 + limits.margin
     gammas: list[Any] = []
     excesses = [x]
@@ -297,7 +297,7 @@ def steps_needed(
     """
     if tol is None:
         raise ValueError("tol must be given")
-    math_, x, limits = _start(condition_number, excess, method, tol=tol)
+    math_, x, limits = _start(condition_number, excess, method, tol)
     return count_until(math_, lambda x: _layer(math_, x, method, math_.inf)[0], x, limits.tol)
 
 
@@ -332,7 +332,7 @@ def _layer(math_: Namespace, x: Value, method: str, cap: Value) -> tuple[Value, 
 
 
 def _start(
-    condition_number: Number, excess: Number, method: str, **limits: Any
+    condition_number: Number, excess: Number, method: str, tol: Number | None, **limits: Any
 ) -> tuple[Namespace, Value, CheckedValues]:
     """Number system, excess at the start (with its margin), and the limits, checked."""
     check_choice("method", method, METHODS)
@@ -346,15 +346,16 @@ def _start(
         optional=("condition_number", "excess", "tol"),
         condition_number=condition_number,
         excess=excess,
+        tol=tol,
         **limits,
     )
-    if isinstance(math_, SymPyMath) and limits["tol"] is not None:
+    if isinstance(math_, SymPyMath) and tol is not None:
         raise ValueError(
-            f"tol must not be given with SymPy numbers, got {limits['tol']}: give steps (exact "
+            f"tol must not be given with SymPy numbers, got {tol}: give steps (exact "
             "comparisons of nested roots do not end; count layers with floats or mpmath numbers)"
         )
     x = values.condition_number - 1 if values.excess is None else values.excess
-    if "margin" in limits:
+    if hasattr(values, "margin"):
         with math_.quiet():
             x = x + values.margin * (1 + x)
     if isinstance(math_, ArrayMath):

@@ -148,7 +148,7 @@ def interval_after(gammas: ArrayLike, *, lower: Number, upper: Number) -> Spectr
     for name, value in [("lower", a), ("upper", b), *(("gammas", gamma) for gamma in layers)]:
         if getattr(value, "free_symbols", None):
             raise ValueError(f"{name} must be a number, got {value}")
-    shape = broadcast_shape(lower=a, upper=b, gammas=layers[0] if layers else a)
+    shape = broadcast_shape({"lower": a, "upper": b, "gammas": layers[0] if layers else a})
     if isinstance(math_, ArrayMath):
         a = np.broadcast_to(a, shape)
         b = np.broadcast_to(b, shape)

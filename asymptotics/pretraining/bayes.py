@@ -225,7 +225,7 @@ def _frozen_error(theta: Value, alpha: Value, rho: Value, dim: Value) -> np.ndar
     def residual(log_x: Value, theta: Value, alpha: Value, rho: Value, dim: Value) -> Value:
         return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
-    math_ = numpy_namespace(theta=theta, alpha=alpha)
+    math_ = numpy_namespace({"theta": theta, "alpha": alpha})
     setting = {"theta": theta, "alpha": alpha, "rho": rho, "dim": dim}
     start = np.log(rho / alpha)
     log_x = find_root_above(math_, residual, start, setting, "dMMSE fixed point")

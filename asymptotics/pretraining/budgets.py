@@ -367,7 +367,7 @@ def _affordable(cost_law: Cost | None, B: np.ndarray, tau: np.ndarray) -> np.nda
 
     given = {"tau": tau[some], "budget": B[some]}
     bracket = np.full(given["tau"].shape, lower), np.full(given["tau"].shape, upper)
-    math_ = numpy_namespace(budget=B)
+    math_ = numpy_namespace({"budget": B})
     alpha[some] = np.exp(find_root(math_, spare, bracket, given, "context that a budget pays for"))
     return alpha
 

@@ -11,7 +11,7 @@ contexts :math:`w \to \kappa/(\kappa - t)`, or infinity, at fixed :math:`\kappa`
 the value of a rational function whose common factors have been cancelled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from iclimit.asymptotics.derivation import Derivation
@@ -62,12 +62,19 @@ def derive_error_limits() -> Derivation:
 
 
 def _errors(
-    rho: Value, tau: Value, kappa: Value, q: Value, xi: Value, eta: Value, M: Value, **known: Any
+    rho: Value,
+    tau: Value,
+    kappa: Value,
+    q: Value,
+    xi: Value,
+    eta: Value,
+    M: Value,
+    known: Mapping[str, Value] | None = None,
 ) -> tuple[Value, Value]:
     """Both errors, with known intermediates in place of their values."""
 
     def let(name: str, value: Value) -> Value:
-        return known.get(name, value)
+        return (known or {}).get(name, value)
 
     return errors_of(SymPyMath(), tau, kappa, rho, q, xi, eta, M, let)
 
@@ -144,7 +151,7 @@ class _Algebra:
         def both(q: Value, xi: Value, eta: Value, tau: Value = tau) -> tuple[Value, Value]:
             """The ICL error in the name of the IDG error, and the IDG error."""
             point = rho, tau, kappa, q, xi, eta, M
-            return _errors(*point, **known, IDG=error)[0], _errors(*point, **known)[1]
+            return _errors(*point, known | {"IDG": error})[0], _errors(*point, known)[1]
 
         yield "tau > 1, nu = q", "lambda", 0, "+", (1, 1), both(q, 0, 1 - 1 / tau)
         # Below the threshold the fixed point makes the ICL error linear in u = M/w = 1 - nu M.
@@ -170,14 +177,14 @@ class _Algebra:
         excess = self.symbols["tau"] - 1
         penalty = self.symbols["lambda"]
         at_one = {"tau": 1}
-        above = _errors(self.rho, tau, kappa, q, 0 * q, 1 - 1 / tau, M, w=w)
+        above = _errors(self.rho, tau, kappa, q, 0 * q, 1 - 1 / tau, M, {"w": w})
         limits = self.limits([value * (tau - 1) for value in above], at_one)
         yield "tau = 1 from above, no ridge, nu = q", "tau", 1, "+", (excess, excess), limits
-        below = _errors(self.rho, tau, kappa, q, (1 - tau) / M, 0 * q, M, w=w)
+        below = _errors(self.rho, tau, kappa, q, (1 - tau) / M, 0 * q, M, {"w": w})
         limits = self.limits([value * (1 - tau) for value in below], at_one)
         yield "tau = 1 from below, no ridge, nu = q", "tau", 1, "-", (-excess, -excess), limits
         # The fixed point at tau = 1 is eta = xi M, so the ridge is M xi^2.
-        values = _errors(self.rho, tau**0, kappa, q, xi, xi * M, M, w=w)
+        values = _errors(self.rho, tau**0, kappa, q, xi, xi * M, M, {"w": w})
         root = self.sqrt(self.symbols["M"])
         icl, idg = self.limits([value * xi for value in values], {"xi": 0})
         factor = self.sqrt(penalty)

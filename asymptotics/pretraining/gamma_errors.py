@@ -495,10 +495,10 @@ def _entries(name: str, value: Value, exact: bool = False) -> Value:
     if exact or _is_exact(value):
         entries = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=object)
         for entry in entries.flat:
-            convert(namespace(**{name: entry}), name, entry)
+            convert(namespace({name: entry}), name, entry)
         return entries
     refuse_masked(name, value)
-    math_ = namespace(**{name: value})
+    math_ = namespace({name: value})
     assert isinstance(math_, ArrayMath)
     array = convert(math_, name, value)
     if math_.violates(array, lambda v: abs(v) < math.inf) is not None:

@@ -204,7 +204,7 @@ def task_gap(
     0.7497
     """
     icl, idg = both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
-    math_ = namespace(icl=icl, idg=idg)
+    math_ = namespace({"icl": icl, "idg": idg})
     with math_.quiet():
         return math_.finish(
             math_.where(math_.isinf(math_.convert(icl)), lambda: icl, lambda: icl - idg)
@@ -383,7 +383,7 @@ def _residual(
 
 def _effective_ridge(tau: Value, q: Value, kappa: Value, ridge: Value) -> np.ndarray:
     """Effective ridge xi at ridge > 0 and finite tau for flat NumPy arrays of equal shape."""
-    math_ = numpy_namespace(tau=tau, ridge=ridge)
+    math_ = numpy_namespace({"tau": tau, "ridge": ridge})
     setting = {"tau": tau, "q": q, "kappa": kappa, "ridge": ridge}
     # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
     lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13

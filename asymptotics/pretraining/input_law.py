@@ -99,7 +99,7 @@ def _log_errors(
 ) -> np.ndarray:
     """Logarithms of the ICL and the IDG error if the variance of r is larger by this."""
     arrays = [np.array(number, dtype=float) for number in (tau, q, kappa, ridge)]
-    math_ = numpy_namespace(tau=arrays[0])
+    math_ = numpy_namespace({"tau": arrays[0]})
     root, weight = solve_fixed_point(math_, arrays[0] < 1, *arrays)
     xi = np.float64(root)  # whose division by 0 is no error
     eta = np.float64(weight)
@@ -119,7 +119,7 @@ def _parts(tau: float, q: float, kappa: float, rho: float, xi: float) -> np.ndar
     k = np.array(kappa, dtype=float)
     noise = np.array(rho, dtype=float)
     root = np.array(xi, dtype=float)
-    math_ = numpy_namespace(tau=t)
+    math_ = numpy_namespace({"tau": t})
     M = resolvent(math_, context + root, k, excess(math_, k, 1))
     A, fitted, own, factor = error_parts(t, k, noise, context, root, M)
     return np.array([(1 - root * M - root * A) / t, fitted, own, factor])

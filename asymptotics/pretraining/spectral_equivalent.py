@@ -261,7 +261,8 @@ def spectral_errors(
     ArithmeticError
         If float64 does not solve an equation.
     """
-    math_ = numpy_namespace(tasks=tasks, context=context, prompts=prompts, rho=rho, ridge=ridge)
+    sizes = {"tasks": tasks, "context": context, "prompts": prompts}
+    math_ = numpy_namespace(sizes | {"rho": rho, "ridge": ridge})
     spectrum = math_.convert(eigenvalues), math_.convert(mean_square)
     values = CheckedValues(
         tasks=math_.convert(tasks),

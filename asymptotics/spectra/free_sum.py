@@ -14,6 +14,7 @@ is infinite.  A point of the real line outside the support of the sum is :math:`
 F_2^{-1}(F) - F` on a pair of branches, where z increases with F.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -76,7 +77,7 @@ class FreeSum(SpectralMeasure):
             parse_measure(name, measure, bounded=True)
             if measure.edges[0] == measure.edges[1]:
                 raise ValueError(f"{name} must not be a point mass: shift the other measure")
-        _check_widths(first=first, second=second)
+        _check_widths({"first": first, "second": second})
         self.first = first
         self.second = second
         self._error = _ROUNDING if is_atomic(first) and is_atomic(second) else _INTEGRATION
@@ -214,7 +215,7 @@ _WIDTHS = (1e-140, 1e140)
 _NARROWEST = 1e-6
 
 
-def _check_widths(**measures: SpectralMeasure) -> None:
+def _check_widths(measures: Mapping[str, SpectralMeasure]) -> None:
     """Raise a ValueError unless the supports have widths of a similar, moderate size."""
     widths = {name: float(law.edges[1] - law.edges[0]) for name, law in measures.items()}
     for name, width in widths.items():

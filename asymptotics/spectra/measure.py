@@ -373,7 +373,7 @@ class SpectralMeasure:
     def _outside(self, name: str, z: Value, finite: bool = False) -> np.ndarray:
         """Convert points of the plane; raise a ValueError for one in the support."""
         if np.iscomplexobj(z):
-            z = np.asarray(numpy_namespace(**{name: z}) and z, dtype=complex)
+            z = np.asarray(numpy_namespace({name: z}) and z, dtype=complex)
             if np.any(np.isnan(z)):
                 raise ValueError(f"{name} must be a number, got {z}")
         else:

@@ -65,7 +65,8 @@ class Wishart:
     """
 
     def __init__(self, *, context: Number, dim: Number) -> None:
-        self.context, self.dim = check_size(context=context, dim=dim)
+        self.context = parse_size("context", context)
+        self.dim = parse_size("dim", dim)
 
     def __repr__(self) -> str:
         return f"Wishart(context={self.context}, dim={self.dim})"
@@ -275,7 +276,8 @@ def wishart_moment(powers: Sequence[int], *, context: Number, dim: Number) -> Va
         raise TypeError(f"powers must be a sequence of integers, got {powers!r}")
     for power in powers:
         check_integers(powers=power)
-    context, dim = check_size(context=context, dim=dim)
+    context = parse_size("context", context)
+    dim = parse_size("dim", dim)
     positive = sorted((int(k) for k in powers if k), reverse=True)
     return dim ** (len(powers) - len(positive)) * _moments_of(context, dim)(tuple(positive))
 
@@ -361,14 +363,14 @@ def _scaled(value: Value, factor: Fraction) -> Value:
     return value * factor.numerator / factor.denominator if symbolic else value * factor
 
 
-def check_size(**sizes: Any) -> list[Value]:
-    """Sizes as integers >= 1, or as positive SymPy expressions."""
-    for name, value in sizes.items():
-        if not _is_symbolic(value):
-            check_integers(**{name: value})
-        elif value.is_positive is False:
-            raise ValueError(f"{name} must be positive, got {value}")
-    return [value if _is_symbolic(value) else int(value) for value in sizes.values()]
+def parse_size(name: str, value: Any) -> Value:
+    """Return a size as an integer >= 1, or as a positive SymPy expression."""
+    if not _is_symbolic(value):
+        check_integers(**{name: value})
+        return int(value)
+    if value.is_positive is False:
+        raise ValueError(f"{name} must be positive, got {value}")
+    return value
 
 
 def _is_symbolic(value: Value) -> bool:

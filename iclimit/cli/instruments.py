@@ -321,7 +321,7 @@ def parse_problem(options: argparse.Namespace) -> Problem:
         settings["tasks"] = read_tasks(options.tasks)
     if options.units is not None:
         return problem.Problem.of_paper(options.units, **settings)
-    return problem.parse_problem(None, settings)
+    return problem.parse_problem(None, **settings)
 
 
 @verb("prompts", _prompts_flags)

@@ -166,7 +166,7 @@ def simulate_learning_rate(
     True
     """
     check_integers(least=2, contexts=contexts)
-    law = parse_problem(problem, settings)
+    law = parse_problem(problem, **settings)
     blocks = prompt_blocks(law, contexts, rng=rng, backend=backend, block_numbers=BLOCK_NUMBERS)
     return estimate_learning_rate(blocks, normalization=normalization)
 

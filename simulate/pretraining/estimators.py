@@ -14,10 +14,10 @@ import math
 
 import numpy as np
 from array_api_compat import array_namespace
+from iclimit.samples import Samples
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
-from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.cells import NAMES, draw_task_set
 from iclimit.simulate.prompts import draw_prompts

@@ -170,7 +170,7 @@ def simulate_softmax(
     """
     check_arguments(contexts=contexts)
     check_choice("sampler", sampler, SAMPLERS)
-    law = parse_problem(problem, settings)
+    law = parse_problem(problem, **settings)
     check_problem(law, *LAW)
     betas = np.atleast_1d(parse_array("inverse_temperatures", inverse_temperatures, (), (None,)))
     if score_function is not None and not callable(score_function):

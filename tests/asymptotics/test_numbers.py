@@ -23,11 +23,11 @@ def test_namespace_follows_the_argument():
         (sympy.Symbol("x"), SymPyMath),
         (sympy.Rational(1, 2), SymPyMath),
     ):
-        assert isinstance(namespace(a=value, b=1.0), expected)
+        assert isinstance(namespace({"a": value, "b": 1.0}), expected)
 
 
 def test_sympy_precedes_mpmath():
-    assert isinstance(namespace(a=sympy.Integer(1), b=mpmath.mpf(1)), SymPyMath)
+    assert isinstance(namespace({"a": sympy.Integer(1), "b": mpmath.mpf(1)}), SymPyMath)
 
 
 def test_zero_dimensional_array_is_a_scalar():

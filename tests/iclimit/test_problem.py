@@ -210,8 +210,8 @@ def test_functions_say_what_they_do_not_understand():
     check_problem(problem, "noise_variance")
     value_error(r"problem must have noise_variance = 0.0 here, got 0.1", check_problem, problem)
     type_error("problem must be a Problem, got 3", check_problem, 3)
-    assert parse_problem(problem, {}) is problem
-    assert parse_problem(None, {"dim": 2, "context": 3}).scale == 1
+    assert parse_problem(problem) is problem
+    assert parse_problem(None, dim=2, context=3).scale == 1
     type_error("dim must not be given beside a problem", parse_problem, problem, {"dim": 2})
     with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'contex'; did you"):
         iclimit.Problem(dim=2, contex=3)

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from iclimit.samples import Samples
 
 

@@ -117,7 +117,7 @@ def trained_heads(
     trained heads; the best pair is taken for more than two.
     """
     train_seed, fresh_seed = seed_sequences(rng, 2)
-    law = parse_problem(None, problem)
+    law = parse_problem(None, **problem)
     few = min(heads, 2)
     training = train_softmax(law, heads=heads, batch=batch, held_out=2, rng=train_seed)
     trained = training.network.nearest_isotropic(training.weights)
