@@ -124,11 +124,7 @@ def simulate_matrix_flow(
     dim = lam.size
     check_integers(depth=depth)
     check_flag("shared", shared)
-    turns = np.eye(dim)[None]
-    if rotations is not None:
-        turns = parse_array("rotations", rotations, (None, dim, dim))
-    if not np.allclose(turns @ np.matrix_transpose(turns), np.eye(dim), 0, _ORTHOGONAL):
-        raise ValueError("rotations must be orthogonal matrices")
+    turns = _parse_rotations(rotations, dim)
     shape = (1 if shared else depth, dim, dim)
     start = parse_array("initial", initial, (), shape[:1], shape)
     if start.ndim < 3:
@@ -150,6 +146,16 @@ def simulate_matrix_flow(
     when, states = integrate_flow(lambda flat: -evaluate(flat)[1], start.ravel(), times)
     losses = np.array([evaluate(state)[0] for state in states])
     return MatrixFlow(when, states.reshape(-1, *shape), losses)
+
+
+def _parse_rotations(rotations: ArrayLike | None, dim: int) -> np.ndarray:
+    """Orthogonal matrices (n, d, d), by default the identity."""
+    if rotations is None:
+        return np.eye(dim)[None]
+    turns = parse_array("rotations", rotations, (None, dim, dim))
+    if not np.allclose(turns @ np.matrix_transpose(turns), np.eye(dim), 0, _ORTHOGONAL):
+        raise ValueError("rotations must be orthogonal matrices")
+    return turns
 
 
 def integrate_flow(

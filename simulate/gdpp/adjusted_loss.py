@@ -208,15 +208,17 @@ class Descent:
                 trial = self.parameters - step.reshape(self.parameters.shape)
             value = objective.loss(trial)
             if value < loss:
-                break
+                self._accept(trial, value, tolerance)
+                return
             self.damping *= _TIGHTEN
-        else:
-            self.stuck = True
-            return
-        self.parameters = trial
-        self.loss = value
+        self.stuck = True
+
+    def _accept(self, parameters: np.ndarray, loss: float, tolerance: float) -> None:
+        """Go to parameters with a smaller loss."""
+        self.calm = self.calm + 1 if self.loss - loss < tolerance * self.loss else 0
+        self.parameters = parameters
+        self.loss = loss
         self.damping = max(self.damping / _EASE, _LEAST_DAMPING)
-        self.calm = self.calm + 1 if loss - value < tolerance * loss else 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -228,6 +228,15 @@ class _Tournament:
             **{**memory, "descents": [Descent(**descent) for descent in memory["descents"]]}
         )
 
+    def end_round(self) -> None:
+        """Keep the best descents for the next round."""
+        if self.round == 0:
+            self.start_losses = [descent.loss for descent in self.descents]
+        self.round += 1
+        if self.round < len(ROUNDS):
+            kept = sorted(self.descents, key=lambda descent: descent.loss)[: ROUNDS[self.round][1]]
+            self.descents = [Descent(descent.parameters, descent.loss) for descent in kept]
+
 
 def _starts(
     problem: Problem,
@@ -294,12 +303,7 @@ def _run_round(
             f"the loss of every start is infinite in round {state.round + 1}, after step "
             f"{loop.state.steps}{known}"
         )
-    if state.round == 0:
-        state.start_losses = [descent.loss for descent in state.descents]
-    state.round += 1
-    if state.round < len(ROUNDS):
-        kept = sorted(state.descents, key=lambda descent: descent.loss)[: ROUNDS[state.round][1]]
-        state.descents = [Descent(descent.parameters, descent.loss) for descent in kept]
+    state.end_round()
 
 
 def _known_parameters(model: object, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:

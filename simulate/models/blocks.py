@@ -86,33 +86,46 @@ def add_attention(
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
-    queries = _split(queries, heads)
-    keys = _split(keys, heads)
-    values = _split(values, heads)
-    scores = queries @ xp.matrix_transpose(keys)
-    factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
-    if kind == "softmax":
-        scores = softmax(scores, factor)
-    change, back_out = dense(_join(scores @ values), weights, "output")
+    mixed, back_mixed = _mix(
+        _split(queries, heads), _split(keys, heads), _split(values, heads), kind
+    )
+    change, back_out = dense(_join(mixed), weights, "output")
 
     def back(by_made: Array) -> tuple[Array, Weights]:
         by_joined, of_output = back_out(by_made)
-        by_mixed = _split(by_joined, heads)
-        by_scores = by_mixed @ xp.matrix_transpose(values)
-        if kind == "softmax":
-            along = xp.sum(scores * by_scores, axis=-1, keepdims=True)
-            by_scores = factor * scores * (by_scores - along)
-        by_asked, of_query = back_queries(_join(by_scores @ keys))
-        by_keys, of_key = back_keys(_join(xp.matrix_transpose(by_scores) @ queries))
-        by_values, of_value = back_values(_join(xp.matrix_transpose(scores) @ by_mixed))
+        by_queries, by_keys, by_values = back_mixed(_split(by_joined, heads))
+        by_asked, of_query = back_queries(_join(by_queries))
+        by_read_keys, of_key = back_keys(_join(by_keys))
+        by_read_values, of_value = back_values(_join(by_values))
         by_state = xp.zeros_like(state)
-        by_state[:, :source, :] = by_keys + by_values
+        by_state[:, :source, :] = by_read_keys + by_read_values
         by_state[:, start:, :] += by_asked
         by_state, of_norm = back_norm(by_state)
         by_state[:, start:, :] += by_made
         return by_state, of_output | of_query | of_key | of_value | of_norm
 
     return state[:, start:, :] + change, back
+
+
+def _mix(
+    queries: Array, keys: Array, values: Array, kind: str
+) -> tuple[Array, Callable[[Array], tuple[Array, Array, Array]]]:
+    """Sums of the values, weighed by scores, and how derivatives go back to all three."""
+    xp = array_namespace(queries)
+    scores = queries @ xp.matrix_transpose(keys)
+    factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
+    if kind == "softmax":
+        scores = softmax(scores, factor)
+
+    def back(by_mixed: Array) -> tuple[Array, Array, Array]:
+        by_scores = by_mixed @ xp.matrix_transpose(values)
+        if kind == "softmax":
+            along = xp.sum(scores * by_scores, axis=-1, keepdims=True)
+            by_scores = factor * scores * (by_scores - along)
+        by_keys = xp.matrix_transpose(by_scores) @ queries
+        return by_scores @ keys, by_keys, xp.matrix_transpose(scores) @ by_mixed
+
+    return scores @ values, back
 
 
 def add_perceptron(state: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:

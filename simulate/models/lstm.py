@@ -154,54 +154,104 @@ def _sweep(
     gates = inputs @ tokens
     gates += bias[:, None]
     length, _, n = gates.shape
-    order = range(length)[:: -1 if backward else 1]
     states = xp.empty((length, hidden, n), dtype=gates.dtype)
     memories = xp.empty((length, hidden, n), dtype=gates.dtype)
-    nothing = xp.zeros((hidden, n), dtype=gates.dtype)
-    state = nothing
-    memory = state
-    for t in order:
-        gate = gates[t, :, :] + recurrent @ state
-        gates[t, : 3 * hidden, :] = 0.5 + 0.5 * xp.tanh(0.5 * gate[: 3 * hidden, :])
-        gates[t, 3 * hidden :, :] = xp.tanh(gate[3 * hidden :, :])
-        i, f, o, g = _split(gates[t, :, :])
-        memory = f * memory + i * g
-        state = o * xp.tanh(memory)
-        memories[t, :, :] = memory
-        states[t, :, :] = state
+    sweep = _Sweep(tokens, inputs, recurrent, backward, gates, states, memories)
+    sweep.read()
+    return states, sweep.back
 
-    def back(by_last: Array) -> tuple[Array, list[Array]]:
-        by_gates = xp.empty_like(gates)
-        first = length - by_last.shape[0]
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One direction of a layer that reads tokens; arrays have tokens first and prompts last.
+
+    Attributes
+    ----------
+    tokens : array (T, width, n)
+        What is read.
+    inputs, recurrent : array (4 hidden, width) and (4 hidden, hidden)
+        Weights.
+    backward : bool
+        Whether the last token is read first.
+    gates : array (T, 4 hidden, n)
+        Arguments of i, f, o and g at first, then their values.
+    states, memories : array (T, hidden, n)
+        States h and memories c.
+    """
+
+    tokens: Array
+    inputs: Array
+    recurrent: Array
+    backward: bool
+    gates: Array
+    states: Array
+    memories: Array
+
+    @property
+    def order(self) -> range:
+        """Tokens in the order in which they are read."""
+        return range(self.gates.shape[0])[:: -1 if self.backward else 1]
+
+    def read(self) -> None:
+        """Read all tokens."""
+        xp = array_namespace(self.tokens)
+        hidden = self.recurrent.shape[1]
+        memory = xp.zeros(self.memories.shape[1:], dtype=self.gates.dtype)
+        state = memory
+        for t in self.order:
+            gate = self.gates[t, :, :] + self.recurrent @ state
+            self.gates[t, : 3 * hidden, :] = 0.5 + 0.5 * xp.tanh(0.5 * gate[: 3 * hidden, :])
+            self.gates[t, 3 * hidden :, :] = xp.tanh(gate[3 * hidden :, :])
+            i, f, o, g = _split(self.gates[t, :, :])
+            memory = f * memory + i * g
+            state = o * xp.tanh(memory)
+            self.memories[t, :, :] = memory
+            self.states[t, :, :] = state
+
+    def back(self, by_last: Array) -> tuple[Array, list[Array]]:
+        """Derivatives by all tokens and by the weights, from those by the last states."""
+        xp = array_namespace(self.tokens)
+        by_gates = xp.empty_like(self.gates)
+        nothing = xp.zeros(self.memories.shape[1:], dtype=self.gates.dtype)
+        order = self.order
+        first = len(order) - by_last.shape[0]
         by_state = nothing
-        by_memory = by_state
-        for step in reversed(range(length)):
+        by_memory = nothing
+        for step in reversed(range(len(order))):
             t = order[step]
-            i, f, o, g = _split(gates[t, :, :])
-            squashed = xp.tanh(memories[t, :, :])
-            before = memories[order[step - 1], :, :] if step else nothing
+            before = self.memories[order[step - 1], :, :] if step else nothing
             if t >= first:
                 by_state = by_state + by_last[t - first, :, :]
-            by_memory = by_memory + by_state * o * (1 - squashed**2)
-            by_i, by_f, by_o, by_g = _split(by_gates[t, :, :])
-            by_i[...] = by_memory * g * i * (1 - i)
-            by_f[...] = by_memory * before * f * (1 - f)
-            by_o[...] = by_state * squashed * o * (1 - o)
-            by_g[...] = by_memory * i * (1 - g**2)
-            by_state = recurrent.T @ by_gates[t, :, :]
-            by_memory = by_memory * f
+            by_memory = self._back_through(t, by_gates, by_state, by_memory, before)
+            by_state = self.recurrent.T @ by_gates[t, :, :]
+        return self.inputs.T @ by_gates, self._by_weights(by_gates)
+
+    def _back_through(
+        self, t: int, by_gates: Array, by_state: Array, by_memory: Array, before: Array
+    ) -> Array:
+        """Derivatives by the memory before a token; those by the gates there are filled in."""
+        i, f, o, g = _split(self.gates[t, :, :])
+        squashed = array_namespace(self.tokens).tanh(self.memories[t, :, :])
+        by_memory = by_memory + by_state * o * (1 - squashed**2)
+        by_i, by_f, by_o, by_g = _split(by_gates[t, :, :])
+        by_i[...] = by_memory * g * i * (1 - i)
+        by_f[...] = by_memory * before * f * (1 - f)
+        by_o[...] = by_state * squashed * o * (1 - o)
+        by_g[...] = by_memory * i * (1 - g**2)
+        return by_memory * f
+
+    def _by_weights(self, by_gates: Array) -> list[Array]:
+        xp = array_namespace(self.tokens)
         earlier = slice(None, -1)
         later = slice(1, None)
-        if backward:
+        if self.backward:
             earlier, later = later, earlier
-        by_weights = [
-            xp.sum(by_gates @ xp.matrix_transpose(tokens), axis=0),
-            xp.sum(by_gates[later, :, :] @ xp.matrix_transpose(states[earlier, :, :]), axis=0),
+        before = xp.matrix_transpose(self.states[earlier, :, :])
+        return [
+            xp.sum(by_gates @ xp.matrix_transpose(self.tokens), axis=0),
+            xp.sum(by_gates[later, :, :] @ before, axis=0),
             xp.sum(by_gates, axis=(0, 2)),
         ]
-        return inputs.T @ by_gates, by_weights
-
-    return states, back
 
 
 def _split(gate: Array) -> list[Array]:

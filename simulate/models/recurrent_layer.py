@@ -21,7 +21,8 @@ after a pair, that by u before its correction is :math:`p - \beta_t x_t \langle 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -136,74 +137,134 @@ class RecurrentLayer(Network):
         if self.by_token and context != self.context:
             raise ValueError(f"prompts must have context = {self.context} pairs, got {context}")
         no_weight = xp.ones((1,), dtype=query.dtype)
-        gate = weights.get("gate", no_weight)
-        step = weights.get("step", no_weight)
         scale = weights.get("preconditioner", no_weight)
-        steps = xp.broadcast_to(step, (context,))
-        times = _time_steps(weights.get("selectivity"), inputs, labels)
-        gate = gate[:, None]
-        readout = weights["readout"]
-        scaled = scale[:, None] * inputs if self.preconditioned else inputs
-        memory = xp.zeros_like(query)
-        memories = []
-        residuals = []
-        for t in range(context):
-            memories.append(memory)
-            residual = labels[t, :]
-            if self.gated:
-                memory = gate ** times[t, :] * memory
-            if self.corrects:
-                residual = residual - xp.sum(inputs[t, :, :] * memory, axis=0)
-            residuals.append(residual)
-            memory = memory + scaled[t, :, :] * (steps[t] * times[t, :] * residual)
-        answers = xp.sum(query * memory, axis=0)
+        step = weights.get("step", no_weight)
+        run = _Run(
+            self,
+            inputs=inputs,
+            labels=labels,
+            query=query,
+            gate=weights.get("gate", no_weight)[:, None],
+            steps=xp.broadcast_to(step, (context,)),
+            times=_time_steps(weights.get("selectivity"), inputs, labels),
+            scaled=scale[:, None] * inputs if self.preconditioned else inputs,
+            readout=weights["readout"],
+        )
+        run.read()
+        return run.readout * run.answers, run.pullback
 
-        def pullback(by_prediction: Array) -> Pulled:
-            by_memory = readout * query * by_prediction
-            by_gate = xp.zeros((dim,), dtype=query.dtype)
-            by_scale = xp.zeros((dim,), dtype=query.dtype)
-            by_selectivity = xp.zeros((self.dim + 1,), dtype=query.dtype)
-            by_steps = []
-            base = xp.where(gate > _LEAST_GATE, gate, _LEAST_GATE)
-            for t in reversed(range(context)):
-                x = inputs[t, :, :]
-                time = times[t, :]
-                residual = residuals[t]
-                if self.preconditioned:
-                    by_scale = by_scale + xp.vecdot(by_memory, x * (steps[t] * time * residual))
-                by_write = xp.sum(by_memory * scaled[t, :, :], axis=0)
-                by_steps.append(xp.sum(by_write * time * residual))
-                if self.corrects:
-                    by_memory = by_memory - x * (steps[t] * time * by_write)
-                if self.selective:
-                    kept = gate**time
-                    by_kept = by_memory * memories[t]
-                    by_gate = by_gate + xp.sum(by_kept * (time * base ** (time - 1)), axis=1)
-                    by_time = xp.sum(by_kept * kept * xp.log(base), axis=0)
-                    by_time = by_time + by_write * steps[t] * residual
-                    by_logit = by_time * time * (1 - time / 2)
-                    pair = xp.concat([x, labels[t, :][None, :]], axis=0)
-                    by_selectivity = by_selectivity + pair @ by_logit
-                    by_memory = kept * by_memory
-                elif self.gated:
-                    by_gate = by_gate + xp.vecdot(by_memory, memories[t])
-                    by_memory = gate * by_memory
-            gradients = {
-                "gate": by_gate,
-                "step": xp.stack(by_steps[::-1]),
-                "preconditioner": by_scale,
-                "selectivity": by_selectivity,
-                "readout": xp.sum(answers * by_prediction)[None],
-            }
-            by_weights = {
-                name: gradients[name]
-                if shape == gradients[name].shape
-                else xp.sum(gradients[name])[None]
-                for name, shape in self.shapes.items()
-            }
-            return Pulled(by_weights, (readout * memory * by_prediction).T)
 
-        return readout * answers, pullback
+@dataclass(frozen=True)
+class _Run:
+    """A layer that reads prompts; arrays have tokens first and prompts last.
+
+    Attributes
+    ----------
+    layer : RecurrentLayer
+        Which one.
+    inputs, labels, query : array (context, dim, n), (context, n) and (dim, n)
+        Prompts.
+    gate, steps, readout : array (dim or 1, 1), (context,) and (1,)
+        Weights.
+    times : array (context, n or 1)
+        Factors of the steps.
+    scaled : array (context, dim, n)
+        Inputs times the preconditioner.
+    memories, residuals : list of array (dim, n) and (n,)
+        Memory before each token and after all, and errors that are corrected.
+    """
+
+    layer: RecurrentLayer
+    inputs: Array
+    labels: Array
+    query: Array
+    gate: Array
+    steps: Array
+    times: Array
+    scaled: Array
+    readout: Array
+    memories: list[Array] = field(default_factory=list)
+    residuals: list[Array] = field(default_factory=list)
+
+    @cached_property
+    def answers(self) -> Array:
+        """Products (n,) of the queries and the memory after all tokens."""
+        return array_namespace(self.query).sum(self.query * self.memories[-1], axis=0)
+
+    def read(self) -> None:
+        """Read all tokens."""
+        xp = array_namespace(self.query)
+        memory = xp.zeros_like(self.query)
+        self.memories.append(memory)
+        for t in range(self.steps.shape[0]):
+            residual = self.labels[t, :]
+            if self.layer.gated:
+                memory = self.gate ** self.times[t, :] * memory
+            if self.layer.corrects:
+                residual = residual - xp.sum(self.inputs[t, :, :] * memory, axis=0)
+            memory = memory + self.scaled[t, :, :] * (self.steps[t] * self.times[t, :] * residual)
+            self.residuals.append(residual)
+            self.memories.append(memory)
+
+    def pullback(self, by_prediction: Array) -> Pulled:
+        """Derivatives by the weights and the queries, from those by the predictions."""
+        xp = array_namespace(self.query)
+        layer = self.layer
+        by_memory = self.readout * self.query * by_prediction
+        by_gate = xp.zeros((layer.dim,), dtype=self.query.dtype)
+        by_scale = xp.zeros((layer.dim,), dtype=self.query.dtype)
+        by_selectivity = xp.zeros((layer.dim + 1,), dtype=self.query.dtype)
+        by_steps = []
+        for t in reversed(range(self.steps.shape[0])):
+            x = self.inputs[t, :, :]
+            time = self.times[t, :]
+            step = self.steps[t]
+            residual = self.residuals[t]
+            if layer.preconditioned:
+                by_scale = by_scale + xp.vecdot(by_memory, x * (step * time * residual))
+            by_write = xp.sum(by_memory * self.scaled[t, :, :], axis=0)
+            by_steps.append(xp.sum(by_write * time * residual))
+            if layer.corrects:
+                by_memory = by_memory - x * (step * time * by_write)
+            if layer.selective:
+                kept, of_gate, of_selectivity = self._selective_slopes(t, by_memory, by_write)
+                by_gate = by_gate + of_gate
+                by_selectivity = by_selectivity + of_selectivity
+                by_memory = kept * by_memory
+            elif layer.gated:
+                by_gate = by_gate + xp.vecdot(by_memory, self.memories[t])
+                by_memory = self.gate * by_memory
+        gradients = {
+            "gate": by_gate,
+            "step": xp.stack(by_steps[::-1]),
+            "preconditioner": by_scale,
+            "selectivity": by_selectivity,
+            "readout": xp.sum(self.answers * by_prediction)[None],
+        }
+        by_weights = {
+            name: gradients[name]
+            if shape == gradients[name].shape
+            else xp.sum(gradients[name])[None]
+            for name, shape in layer.shapes.items()
+        }
+        by_query = self.readout * self.memories[-1] * by_prediction
+        return Pulled(by_weights, by_query.T)
+
+    def _selective_slopes(
+        self, t: int, by_memory: Array, by_write: Array
+    ) -> tuple[Array, Array, Array]:
+        """What is kept at a token, and its part of the derivatives by the gate and selectivity."""
+        xp = array_namespace(self.query)
+        time = self.times[t, :]
+        base = xp.where(self.gate > _LEAST_GATE, self.gate, _LEAST_GATE)
+        kept = self.gate**time
+        by_kept = by_memory * self.memories[t]
+        by_gate = xp.sum(by_kept * (time * base ** (time - 1)), axis=1)
+        by_time = xp.sum(by_kept * kept * xp.log(base), axis=0)
+        by_time = by_time + by_write * self.steps[t] * self.residuals[t]
+        by_logit = by_time * time * (1 - time / 2)
+        pair = xp.concat([self.inputs[t, :, :], self.labels[t, :][None, :]], axis=0)
+        return kept, by_gate, pair @ by_logit
 
 
 def _time_steps(selectivity: Array | None, inputs: Array, labels: Array) -> Array:

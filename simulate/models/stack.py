@@ -189,20 +189,10 @@ class AttentionNetwork(Network):
             asking = 1 if layer == self.layers - 1 else state.shape[1]
             state, back = self._layer(weights, layer, state, asking)
             backs.append(back)
-        last = state[:, 0, :]
-        if self.width is None:
-            predictions = -last[:, -1]
-        else:
-            read, back_readout = dense(last, weights, "readout")
-            predictions = read[:, 0]
+        predictions, back_readout = self._read(weights, state[:, 0, :])
 
         def pullback(by_prediction: Array) -> Pulled:
-            collected: Weights = {}
-            if self.width is None:
-                by_last = xp.zeros_like(last)
-                by_last[:, -1] = -by_prediction
-            else:
-                by_last, collected = back_readout(by_prediction[:, None])
+            by_last, collected = back_readout(by_prediction)
             by_state = by_last[:, None, :]
             by_layers = []
             for back in reversed(backs):
@@ -218,6 +208,20 @@ class AttentionNetwork(Network):
             return Pulled(collected, by_tokens[:, -1, : self.dim])
 
         return predictions, pullback
+
+    def _read(self, weights: Mapping[str, Array], last: Array) -> tuple[Array, Back]:
+        """Predictions at the tokens of the queries, and how derivatives go back."""
+        xp = array_namespace(last)
+        if self.width is not None:
+            read, back = dense(last, weights, "readout")
+            return read[:, 0], lambda by_prediction: back(by_prediction[:, None])
+
+        def pull(by_prediction: Array) -> tuple[Array, Weights]:
+            by_last = xp.zeros_like(last)
+            by_last[:, -1] = -by_prediction
+            return by_last, {}
+
+        return -last[:, -1], pull
 
     def first_layer(
         self, weights: Mapping[str, Array], examples: Prompts

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from iclimit.samples import Samples
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.experiment import Experiment
 from iclimit.problem import Problem, check_problem
+from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint

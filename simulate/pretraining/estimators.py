@@ -14,11 +14,11 @@ import math
 
 import numpy as np
 from array_api_compat import array_namespace
-from iclimit.samples import Samples
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
+from iclimit.samples import Samples
+from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.cells import NAMES, draw_task_set
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
@@ -137,30 +137,45 @@ def simulate_estimator(
     if (count := problem.task_count) == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
     arrays = get_backend(backend)
-
-    def mean_error(generator: Generator, truth: Array, task_set: Array) -> float:
-        """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
-        block = max(1, BLOCK_NUMBERS // (context * max(dim, task_set.shape[0])))
-        total = 0.0
-        for start in range(0, test_prompts, block):
-            target = truth[start : min(start + block, test_prompts), :]
-            prompts = draw_prompts(problem, arrays, generator, tasks=target)
-            if estimator == "dmmse":
-                estimate = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
-            else:
-                # Inputs have variance 1/d and task coordinates variance 1: the ridge is rho.
-                estimate = ridge_weights(prompts.inputs, prompts.labels, rho)
-            total += float(arrays.xp.sum((estimate - target) ** 2)) / dim
-        return rho + total / test_prompts
-
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
         task_set = draw_task_set(problem, arrays, generator)
         fresh = draw_fresh_tasks(problem, arrays, generator, test_prompts)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         drawn = arrays.xp.take(task_set, chosen, axis=0)
-        runs.append([mean_error(generator, truth, task_set) for truth in (fresh, drawn)])
+        runs.append(
+            [
+                _mean_error(estimator, problem, arrays, generator, truth, task_set)
+                for truth in (fresh, drawn)
+            ]
+        )
     ratios = {"tasks": count, "alpha": context / dim, "kappa": count / dim}
     laws = {"estimator": estimator, "task_law": task_law, "backend": backend}
     parameters = {**numbers, **ratios, **laws}
     return Samples(NAMES, np.array(runs), parameters)
+
+
+def _mean_error(
+    estimator: str,
+    problem: Problem,
+    arrays: Backend,
+    generator: Generator,
+    truth: Array,
+    task_set: Array,
+) -> float:
+    """Mean over prompts of these tasks of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
+    count = truth.shape[0]
+    dim = problem.dim
+    rho = problem.noise_variance
+    block = max(1, BLOCK_NUMBERS // (problem.context * max(dim, task_set.shape[0])))
+    total = 0.0
+    for start in range(0, count, block):
+        target = truth[start : min(start + block, count), :]
+        prompts = draw_prompts(problem, arrays, generator, tasks=target)
+        if estimator == "dmmse":
+            estimate = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
+        else:
+            # Inputs have variance 1/d and task coordinates variance 1: the ridge is rho.
+            estimate = ridge_weights(prompts.inputs, prompts.labels, rho)
+        total += float(arrays.xp.sum((estimate - target) ** 2)) / dim
+    return rho + total / count

@@ -257,6 +257,22 @@ SWEEPS = 100
 SETTLED = 1e-6
 
 
+def _lasso_sweep(
+    gram: Array, weights: Array, residual: Array, penalty: float
+) -> tuple[Array, Array]:
+    """Weights (dim, n) and residuals after the best change of each coordinate in turn."""
+    xp = array_namespace(gram)
+    rows = [weights[j, :] for j in range(weights.shape[0])]
+    for j, old in enumerate(rows):
+        curvature = xp.where(gram[j, j, :] > 0, gram[j, j, :], 1.0)
+        target = residual[j, :] + curvature * old
+        size = xp.abs(target) - penalty
+        signed = xp.where(target > 0, size, -size)
+        rows[j] = xp.where(size > 0, signed, 0.0) / curvature
+        residual = residual - (rows[j] - old) * gram[j, :, :]
+    return xp.stack(rows), residual
+
+
 def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     r"""Weights of the lasso, by coordinate descent.
 
@@ -276,16 +292,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     settled_numbers: list[Array] = []
     settled_weights: list[Array] = []
     for sweep in range(SWEEPS):
-        rows = [weights[j, :] for j in range(dim)]
-        for j, old in enumerate(rows):
-            curvature = xp.where(gram[j, j, :] > 0, gram[j, j, :], 1.0)
-            target = residual[j, :] + curvature * old
-            size = xp.abs(target) - penalty
-            signed = xp.where(target > 0, size, -size)
-            rows[j] = xp.where(size > 0, signed, 0.0) / curvature
-            residual = residual - (rows[j] - old) * gram[j, :, :]
         before = weights
-        weights = xp.stack(rows)
+        weights, residual = _lasso_sweep(gram, weights, residual, penalty)
         change = xp.max(xp.abs(weights - before), axis=0)
         largest = xp.max(xp.abs(weights), axis=0)
         moving = (change > SETTLED * largest) & (sweep < SWEEPS - 1)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,21 +83,7 @@ class ContextMeans:
         K = covariance[:context, :context]
         sigma = math.sqrt(d) * covariance[context : context + 1, :context] @ weighted
 
-        def mean(*forms: np.ndarray) -> float:
-            """Mean of the product of up to three quadratic forms."""
-            factors = [covariance @ (form + form.T) / 2 for form in forms]
-            first = factors[0]
-            value = np.trace(first)
-            if len(factors) > 1:
-                second = factors[1]
-                value = value * np.trace(second) + 2 * np.trace(first @ second)
-            if len(factors) == 3:
-                third = factors[2]
-                value = value * np.trace(third) + 8 * np.trace(first @ second @ third)
-                value += 2 * np.trace(first) * np.trace(second @ third)
-                value += 2 * np.trace(second) * np.trace(first @ third)
-            return float(value)
-
+        mean = partial(_mean_product, covariance)
         a2 = query.T @ query
         a_sigma = query.T @ sigma
         sigma2 = sigma.T @ sigma
@@ -202,3 +189,19 @@ def _of_sphere(gamma: np.ndarray) -> _Averages:
         *(product * (1 - 2 / d) + square, norm * (1 - 2 / d) + square),
         *(trace**2 / d - square, 0.0, product / d - square, 0.0),
     )
+
+
+def _mean_product(covariance: np.ndarray, *forms: np.ndarray) -> float:
+    """Mean of the product of up to three quadratic forms of Gaussian variables."""
+    factors = [covariance @ (form + form.T) / 2 for form in forms]
+    first = factors[0]
+    value = np.trace(first)
+    if len(factors) > 1:
+        second = factors[1]
+        value = value * np.trace(second) + 2 * np.trace(first @ second)
+    if len(factors) == 3:
+        third = factors[2]
+        value = value * np.trace(third) + 8 * np.trace(first @ second @ third)
+        value += 2 * np.trace(first) * np.trace(second @ third)
+        value += 2 * np.trace(second) * np.trace(first @ third)
+    return float(value)

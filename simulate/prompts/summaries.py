@@ -67,12 +67,7 @@ def sample_summaries(
     n = norm.shape[0]
     signal = norm / math.sqrt(d)
     noise = math.sqrt(rho)
-    diagonal = xp.sqrt(2 * generator.standard_gamma(context / 2, n))
-    below = generator.standard_normal(n)
-    corner = 2 * generator.standard_gamma((context - 1) / 2, n)
-    aa = diagonal**2
-    ab = diagonal * below
-    bb = below**2 + corner
+    aa, ab, bb = _noise_sums(backend, generator, context, n)
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
     length = xp.where(norm > 0, norm, xp.ones_like(norm))  # a zero task has no direction
     scale = math.sqrt(d) / context
@@ -89,6 +84,16 @@ def sample_summaries(
         summaries[rows, :d] = across
         summaries[rows, d] = label_square[rows] / context
     return summaries
+
+
+def _noise_sums(
+    backend: Backend, generator: Generator, context: int, count: int
+) -> tuple[Array, Array, Array]:
+    """Sums over a context of squares and products of two normal variables, by Bartlett's law."""
+    diagonal = backend.xp.sqrt(2 * generator.standard_gamma(context / 2, count))
+    below = generator.standard_normal(count)
+    corner = 2 * generator.standard_gamma((context - 1) / 2, count)
+    return diagonal**2, diagonal * below, below**2 + corner
 
 
 def tasks_of(tasks: Array, chosen: Array | None, rows: slice) -> Array:

@@ -20,7 +20,9 @@ with the covariance :math:`\Omega` of the tasks.  So tasks, labels and queries n
 and the scatter between contexts is about 1/d of the error.
 """
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_flag, parse_array
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
+from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, to_host
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.statement import named_cell
 
@@ -164,28 +166,33 @@ def simulate_recurrent(
     check_flag("unit_keys", unit_keys)
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    lam = parse_numbers("eigenvalues", eigenvalues, dim)
-    omega = parse_numbers("task_variances", task_variances, dim)
-    theta = parse_numbers("drift", drift, dim)
-    channel = parse_numbers("channel_gates", channel_gates, dim)
-    D = parse_numbers("preconditioner", preconditioner, dim)
-    token = parse_numbers("gates", gates, context)
-    beta = parse_numbers("step_sizes", step_sizes, context)
-    eta = parse_numbers("writes", writes, context)
+    layer = _Layer(
+        rho=rho,
+        eigenvalues=parse_numbers("eigenvalues", eigenvalues, dim),
+        task_variances=parse_numbers("task_variances", task_variances, dim),
+        kept=np.exp(-parse_numbers("drift", drift, dim) / dim),
+        channel_gates=parse_numbers("channel_gates", channel_gates, dim),
+        preconditioner=parse_numbers("preconditioner", preconditioner, dim),
+        gates=parse_numbers("gates", gates, context),
+        steps=parse_numbers("step_sizes", step_sizes, context),
+        writes=parse_numbers("writes", writes, context),
+        gate_first=gate_first,
+        unit_keys=unit_keys,
+    )
     c = np.broadcast_to(parse_array("readout", readout, (), (context + 1,)), context + 1)
     device = get_backend(backend)
-    vectors = [device.asarray(vector) for vector in (lam, omega, np.exp(-theta / dim), channel, D)]
+    on_device = layer.on(device)
     signals = []
     powers = []
     for z in context_blocks(context, dim, "gaussian", contexts, rng, backend):
-        inputs = z * device.xp.sqrt(vectors[0] / dim)
-        signal, power = _moments(inputs, rho, vectors, token, beta, eta, gate_first, unit_keys)
+        signal, power = on_device.moments(z * device.xp.sqrt(on_device.eigenvalues / dim))
         signals.append(to_host(device.xp.stack(signal, axis=1)))
         powers.append(to_host(device.xp.stack(power, axis=1)))
     all_signals = np.concat(signals)
     all_powers = np.concat(powers)
     with np.errstate(over="ignore", invalid="ignore"):
-        errors = rho + float(lam @ omega) / dim - 2 * c * all_signals + c**2 * all_powers
+        null = rho + float(layer.eigenvalues @ layer.task_variances) / dim
+        errors = null - 2 * c * all_signals + c**2 * all_powers
     errors = np.where(np.isnan(errors), np.inf, errors)
     all_powers = np.where(np.isnan(all_powers), np.inf, all_powers)
     return SimulatedRecurrence(errors, all_signals, all_powers, parameters)
@@ -199,77 +206,119 @@ def parse_numbers(name: str, value: Any, count: int) -> np.ndarray:
     return array
 
 
-def _moments(
-    inputs: Array,
-    rho: float,
-    vectors: list[Array],
-    gates: np.ndarray,
-    steps: np.ndarray,
-    writes: np.ndarray,
-    gate_first: bool,
-    unit_keys: bool,
-) -> tuple[list[Array], list[Array]]:
-    """Signal and power (n,) after each of the inputs (n, context, dim), and before the first."""
-    xp = array_namespace(inputs)
-    # Contexts last, so that what is done to one number of all contexts runs over memory.
-    lam, omega, kept, channel, D = vectors
-    count, context, dim = inputs.shape
-    tokens = xp.empty((context, dim, count))
-    tokens[...] = xp.permute_dims(inputs, (1, 2, 0))
-    C = xp.zeros((dim, dim, count))
-    half = xp.zeros((dim, dim, count))
-    signal = [xp.zeros(count)]
-    power = [xp.zeros(count)]
-    drifts = bool(xp.any(kept != 1))
-    gated = bool(xp.any(channel != 1)) or np.any(gates != 1)
+@dataclass(frozen=True)
+class _Layer:
+    """A recurrent layer, with the law of its inputs and tasks.
 
-    def decay(gate: Array) -> None:
-        if gated:
-            C[...] *= gate[:, None, None]
-            half[...] *= (gate[:, None] * gate)[:, :, None]
+    Attributes
+    ----------
+    rho : float
+        Variance of the noise.
+    eigenvalues, task_variances : array (dim,)
+        Of the inputs and the tasks.
+    kept : array (dim,)
+        What is left of a task after a token.
+    channel_gates, preconditioner : array (dim,)
+        Of the layer.
+    gates, steps, writes : ndarray (context,)
+        Of the tokens.
+    gate_first, unit_keys : bool
+        Whether a token is written after the gate, and with a key of norm 1.
+    """
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        for token in range(context):
-            x = tokens[token, :, :]
-            key = x / xp.sqrt(xp.sum(x**2, axis=0)) if unit_keys else x
-            gate = float(gates[token]) * channel
-            if gate_first:
-                decay(gate)
-            _write(C, half, x, key, D, omega, rho, float(steps[token]), float(writes[token]))
-            if not gate_first:
-                decay(gate)
-            if drifts:
-                C *= kept[:, None]
-            signal.append(sum(C[i, i, :] * lam[i] for i in range(dim)) / dim)
-            power.append(sum(half[i, i, :] * lam[i] for i in range(dim)) * (2 / dim))
-    return signal, power
+    rho: float
+    eigenvalues: Array
+    task_variances: Array
+    kept: Array
+    channel_gates: Array
+    preconditioner: Array
+    gates: np.ndarray
+    steps: np.ndarray
+    writes: np.ndarray
+    gate_first: bool
+    unit_keys: bool
+
+    def on(self, device: Backend) -> _Layer:
+        """The same layer, with the vectors of coordinates on a device."""
+        return replace(
+            self,
+            eigenvalues=device.asarray(self.eigenvalues),
+            task_variances=device.asarray(self.task_variances),
+            kept=device.asarray(self.kept),
+            channel_gates=device.asarray(self.channel_gates),
+            preconditioner=device.asarray(self.preconditioner),
+        )
+
+    def moments(self, inputs: Array) -> tuple[list[Array], list[Array]]:
+        """Signal and power (n,), before and after each of the inputs (n, context, dim)."""
+        xp = array_namespace(inputs)
+        # Contexts last, so that what is done to one number of all contexts runs over memory.
+        count, context, dim = inputs.shape
+        tokens = xp.empty((context, dim, count))
+        tokens[...] = xp.permute_dims(inputs, (1, 2, 0))
+        memory = _Memory(xp.zeros((dim, dim, count)), xp.zeros((dim, dim, count)))
+        signal = [xp.zeros(count)]
+        power = [xp.zeros(count)]
+        drifts = bool(xp.any(self.kept != 1))
+        gated = bool(xp.any(self.channel_gates != 1)) or np.any(self.gates != 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for token in range(context):
+                gate = float(self.gates[token]) * self.channel_gates
+                if gated and self.gate_first:
+                    memory.decay(gate)
+                memory.write(self, tokens[token, :, :], token)
+                if gated and not self.gate_first:
+                    memory.decay(gate)
+                if drifts:
+                    memory.C[...] *= self.kept[:, None]
+                signal.append(_weighted_trace(memory.C, self.eigenvalues) / dim)
+                power.append(_weighted_trace(memory.half, self.eigenvalues) * (2 / dim))
+        return signal, power
 
 
-def _write(
-    C: Array,
-    half: Array,
-    x: Array,
-    key: Array,
-    D: Array,
-    omega: Array,
-    rho: float,
-    step: float,
-    write: float,
-) -> None:
-    """Change the moments (dim, dim, n) by a write; S is half plus its transpose."""
-    xp = array_namespace(x)
-    aim = write * omega[:, None] * x
-    written = D[:, None] * key
-    signal = _times(C, x)
-    change = write * signal
-    square = write * xp.sum(aim * x, axis=0) + write**2 * rho
-    if step:
-        read = _times(half, key) + _times(xp.permute_dims(half, (1, 0, 2)), key)
-        aim = aim - step * _times(xp.permute_dims(C, (1, 0, 2)), key)
-        change = change - step * read
-        square = square + step * xp.sum(key * (step * read - 2 * write * signal), axis=0)
-    C += written[:, None, :] * aim
-    half += written[:, None, :] * (change + square * written / 2)
+@dataclass(frozen=True)
+class _Memory:
+    """Moments (dim, dim, n) of a memory, changed in place.
+
+    Attributes
+    ----------
+    C : array
+        Its products with the task.
+    half : array
+        Its products with itself are this plus the transpose.
+    """
+
+    C: Array
+    half: Array
+
+    def decay(self, gate: Array) -> None:
+        """Change them by gates of the coordinates."""
+        self.C[...] *= gate[:, None, None]
+        self.half[...] *= (gate[:, None] * gate)[:, :, None]
+
+    def write(self, layer: _Layer, x: Array, token: int) -> None:
+        """Change them by what a layer writes at a token with inputs (dim, n)."""
+        xp = array_namespace(x)
+        step = float(layer.steps[token])
+        write = float(layer.writes[token])
+        key = x / xp.sqrt(xp.sum(x**2, axis=0)) if layer.unit_keys else x
+        aim = write * layer.task_variances[:, None] * x
+        written = layer.preconditioner[:, None] * key
+        signal = _times(self.C, x)
+        change = write * signal
+        square = write * xp.sum(aim * x, axis=0) + write**2 * layer.rho
+        if step:
+            read = _times(self.half, key) + _times(xp.permute_dims(self.half, (1, 0, 2)), key)
+            aim = aim - step * _times(xp.permute_dims(self.C, (1, 0, 2)), key)
+            change = change - step * read
+            square = square + step * xp.sum(key * (step * read - 2 * write * signal), axis=0)
+        self.C[...] += written[:, None, :] * aim
+        self.half[...] += written[:, None, :] * (change + square * written / 2)
+
+
+def _weighted_trace(moments: Array, weights: Array) -> Array:
+    """Sum of diagonal moments (n,) with the weights of the coordinates."""
+    return sum(moments[i, i, :] * weights[i] for i in range(weights.shape[0]))
 
 
 def _times(matrices: Array, vectors: Array) -> Array:

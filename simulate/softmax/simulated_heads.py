@@ -176,18 +176,9 @@ def simulate_softmax(
     if score_function is not None and not callable(score_function):
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
     kernel = softmax if score_function is None else score_function
-    tokens_only = {
-        "input_law": law.input_law != "gaussian",
-        "input_covariance": law.input_covariance is not None,
-        "mixing": law.mixing is not None,
-        "task_covariance": law.task_covariance is not None,
-        "key_query": key_query is not None,
-    }
-    other = [name for name, given in tokens_only.items() if given]
-    if sampler == "scores" and other:
-        raise ValueError(f"sampler must be 'tokens' with this {other[0]}, got 'scores'")
+    by_scores = _takes_scores(law, key_query, sampler)
     device = get_backend(backend)
-    if sampler == "scores" or (sampler == "auto" and not other):
+    if by_scores:
         moments = _score_moments
         numbers = law.context + 1
     else:
@@ -201,20 +192,27 @@ def simulate_softmax(
 
     groups = max(2, math.ceil(contexts / GROUP))
     block = max(1, BLOCK_NUMBERS // (GROUP * numbers))
-    nulls = []
-    signals = []
-    powers = []
-    for generator in device.generators(rng, math.ceil(groups / block)):
-        null, signal, power = moments(device, law, generator, block * GROUP, weigh)
-        nulls.append(to_host(_grouped(null)))
-        signals.append(to_host(_grouped(signal)))
-        powers.append(to_host(_grouped(power)))
-    return SimulatedHeads(
-        np.concatenate(nulls)[:groups],
-        np.concatenate(signals)[:groups],
-        np.concatenate(powers)[:groups],
-        groups * GROUP,
-    )
+    blocks = [
+        [to_host(_grouped(x)) for x in moments(device, law, generator, block * GROUP, weigh)]
+        for generator in device.generators(rng, math.ceil(groups / block))
+    ]
+    sums = [np.concatenate(parts)[:groups] for parts in zip(*blocks, strict=True)]
+    return SimulatedHeads(*sums, groups * GROUP)
+
+
+def _takes_scores(law: Problem, key_query: Any, sampler: str) -> bool:
+    """Whether scores are drawn and not tokens, which only a white Gaussian law allows."""
+    tokens_only = {
+        "input_law": law.input_law != "gaussian",
+        "input_covariance": law.input_covariance is not None,
+        "mixing": law.mixing is not None,
+        "task_covariance": law.task_covariance is not None,
+        "key_query": key_query is not None,
+    }
+    other = [name for name, given in tokens_only.items() if given]
+    if sampler == "scores" and other:
+        raise ValueError(f"sampler must be 'tokens' with this {other[0]}, got 'scores'")
+    return sampler != "tokens" and not other
 
 
 def _token_moments(

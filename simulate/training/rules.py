@@ -84,11 +84,7 @@ class Adam:
         if self.patience is not None:
             rate = rate * min(1.0, (end - steps) / (end - plateau))
         if self.clip < math.inf:
-            norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
-            steep = norm > self.clip
-            unchanged = xp.ones_like(norm)
-            factor = xp.where(steep, self.clip / xp.where(steep, norm, unchanged), unchanged)
-            gradients = [gradient * factor for gradient in gradients]
+            gradients = self._clipped(gradients)
         scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
         zeros = [xp.zeros_like(gradient) for gradient in gradients]
         first = memory.get("first", zeros)
@@ -106,15 +102,29 @@ class Adam:
             memory["second"].append(square)
         steps = steps + 1
         converged = state.converged
-        if self.patience is not None and steps % self.patience == 0:
-            loop.read()
-            losses = loop.column("loss")
-            loop.bar.set_postfix(loss=f"{np.mean(losses[-self.patience :]):.4g}", refresh=False)
-            if steps < plateau and stalled(losses, self.patience):
-                memory["plateau"] = steps
-                converged = True
-                loop.bar.total = 3 * steps // 2
+        if self._stalls(loop, steps) and steps < plateau:
+            memory["plateau"] = steps
+            converged = True
+            loop.bar.total = 3 * steps // 2
         return State(weights, steps, memory, converged)
+
+    def _clipped(self, gradients: list[Array]) -> list[Array]:
+        """Gradients of a norm that is at most the largest allowed one."""
+        xp = array_namespace(*gradients)
+        norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
+        steep = norm > self.clip
+        unchanged = xp.ones_like(norm)
+        factor = xp.where(steep, self.clip / xp.where(steep, norm, unchanged), unchanged)
+        return [gradient * factor for gradient in gradients]
+
+    def _stalls(self, loop: TrainingLoop, steps: int) -> bool:
+        """Show the loss from time to time, and say whether it has ceased to fall."""
+        if self.patience is None or steps % self.patience:
+            return False
+        loop.read()
+        losses = loop.column("loss")
+        loop.bar.set_postfix(loss=f"{np.mean(losses[-self.patience :]):.4g}", refresh=False)
+        return stalled(losses, self.patience)
 
 
 def stalled(losses: np.ndarray, patience: int) -> bool:
