@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from iclimit.samples import Samples
 
 

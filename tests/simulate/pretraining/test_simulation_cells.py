@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from iclimit.samples import Samples
 from refusals import value_error
 from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
 from iclimit.problem import TASK_LAWS
+from iclimit.samples import Samples
 from iclimit.simulate.pretraining import cells, simulate_errors, simulate_estimator
 from iclimit.simulate.pretraining import ridge as ridge_module
 from iclimit.simulate.prompts import summaries

@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from iclimit.samples import Samples
 from matplotlib.text import Text
 from optional_arguments import excused, given_by_all, optional_arguments, recording
 
 from iclimit.drawing import house_style, new_figure
 from iclimit.prediction import Prediction
 from iclimit.results import Estimate
+from iclimit.samples import Samples
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort, verdict_on
 from iclimit.validation.rows import Drawing, Later, Note, Values, cells_of

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from iclimit.samples import Samples
 
 from iclimit.drawing import new_figure
+from iclimit.samples import Samples
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS, Effort
 from iclimit.validation.claims.pretraining import context_length, double_descent, ridge, ridgeless

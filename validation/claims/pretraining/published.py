@@ -12,11 +12,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from iclimit.samples import Samples
-
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.comparison import Comparison
 from iclimit.results import Estimate
+from iclimit.samples import Samples
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run

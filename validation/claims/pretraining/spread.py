@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from iclimit.samples import Samples
 
 from iclimit.asymptotics.pretraining import error_spread, finite_size_spread
 from iclimit.prediction import Scatter
 from iclimit.results import Estimate
+from iclimit.samples import Samples
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from iclimit.samples import Samples
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.spectra import spectrum
 from iclimit.prediction import Prediction
+from iclimit.samples import Samples
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statement import named_cell
 from iclimit.validation.claims.pretraining.points import TASK_SETS, Point

@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from iclimit.samples import Samples
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.losses import TaskErrors
@@ -38,6 +37,7 @@ from iclimit.notation import explaining
 from iclimit.prediction import Prediction
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
+from iclimit.samples import Samples
 from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
