@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Seed, get_backend, row_blocks, to_host
-from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
+from iclimit.simulate.depth.draws import ContextLaw, check_sizes, parse_spectra
 from iclimit.simulate.depth.stacks import mean_losses
 from iclimit.simulate.descent.schedules import ContextLosses
 
@@ -105,8 +105,7 @@ def simulate_depth_loss(
     """
     lam, omega = parse_spectra(eigenvalues, task_spectrum)
     steps = parse_array("rates", rates, (None,))
-    finite = {"context": context, "width": width}
-    check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
+    check_sizes({"context": context, "width": width})
     check_arguments(noise_variance=noise_variance, repeats=repeats)
     device = get_backend(backend)
     dim = lam.size

@@ -6,7 +6,7 @@ columns, which do not matter for covariances, it is a random rotation.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -14,12 +14,17 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import parse_array
+from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
 # What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices.
 Batch = tuple[Array, Product, Array, Array]
+
+
+def check_sizes(sizes: Mapping[str, int | float]) -> None:
+    """Check sizes by the notation, and let infinite ones pass."""
+    check_arguments(**{name: size for name, size in sizes.items() if size != math.inf})
 
 
 def parse_spectra(

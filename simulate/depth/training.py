@@ -22,6 +22,7 @@ Covariances are those of the two settings of Bordelon, Letey and Pehlevan (arXiv
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_flag, parse_array
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
-from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
+from iclimit.simulate.depth.draws import ContextLaw, HeldOut, check_sizes, parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import TrainingCurves, curves_of
@@ -185,8 +186,7 @@ def train_depth(
     check_choice("setting", setting, SETTINGS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
     check_flag("shared", shared)
-    sizes = {"context": context, "query_count": query_count, "width": width}
-    check_arguments(**{name: size for name, size in sizes.items() if size != math.inf})
+    check_sizes({"context": context, "query_count": query_count, "width": width})
     check_arguments(
         depth=depth,
         noise_variance=noise_variance,
@@ -199,42 +199,33 @@ def train_depth(
         repeats=repeats,
     )
     device = get_backend(backend)
-    start = _parse_initial(initial, 1 if shared else depth, repeats, lam.size)
-    noises = noise_variance, query_noise_variance
-    law = ContextLaw(device, lam, omega, setting == "rrs", context, query_count, *noises)
+    law = ContextLaw(
+        device,
+        lam,
+        omega,
+        setting == "rrs",
+        context,
+        query_count,
+        noise_variance,
+        query_noise_variance,
+    )
     generators = device.generators(rng, repeats)
-    projector = law.draw_projector(generators, width)
+    stack = _Stack(law, depth, shared, law.draw_projector(generators, width))
     fresh = law.draw_held_out(generators, held_out)
-    gammas = device.asarray(start)
-    if projector is not None:
-        gammas = projector[:, None, :, :] @ gammas @ projector[:, None, :, :]
-    loop = TrainingLoop(State([gammas]), steps=steps, record=record, progress=progress)
-
-    def layers(weights: list[Array]) -> list[Array]:
-        return [weights[0][:, 0 if shared else layer, :, :] for layer in range(depth)]
+    start = device.asarray(_parse_initial(initial, 1 if shared else depth, repeats, lam.size))
+    loop = TrainingLoop(
+        State([stack.projected(start)]), steps=steps, record=record, progress=progress
+    )
 
     def gradient(_: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-        """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
-        drawn = law.draw_batch(generators, batch, projector)
-        losses, gradients = loss_and_gradient(layers(weights), *drawn)
-        stacked = device.xp.stack(gradients, axis=1)
-        if shared:
-            stacked = device.xp.sum(stacked, axis=1, keepdims=True)
-        return device.xp.mean(losses, axis=1), [stacked]
+        return stack.gradient(weights, law.draw_batch(generators, batch, stack.projector))
 
     def measure(weights: list[Array], _: list[Array]) -> dict[str, np.ndarray]:
         with np.errstate(over="ignore", invalid="ignore"):
-            blocks = [
-                mean_losses(layers(weights), *block, law.relative_noise, projector)
-                for block in fresh.blocks(device.xp)
-            ]
-            measured = _summarize(to_host(device.xp.concat(blocks, axis=1)), weights[0])
-        medians = np.nan_to_num(measured["median"], nan=math.inf)
-        if np.max(medians) > UNSTABLE * np.mean(lam * omega):
-            raise UnstableTraining(
-                f"{learning_rate = !r} or initial is too large: the median loss of repeat "
-                f"{np.argmax(medians)} is {np.max(medians):.3g} after {loop.state.steps} steps"
-            )
+            measured = _summarize(stack.losses(weights, fresh), weights[0])
+        _refuse_unstable(
+            measured["median"], UNSTABLE * np.mean(lam * omega), learning_rate, loop.state.steps
+        )
         return measured
 
     descent = GradientDescent(learning_rate * (1 if shared else depth))
@@ -258,6 +249,71 @@ def train_depth(
         backend=backend,
     )
     return curves_of(loop, time_step=learning_rate, measures=MEASURES, parameters=parameters)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Layers that are trained on contexts of a law.
+
+    Attributes
+    ----------
+    law : ContextLaw
+        The law.
+    depth : int
+        Number of layers.
+    shared : bool
+        Whether all have the same matrix.
+    projector : array, optional
+        Directions that a smaller width leaves.
+    """
+
+    law: ContextLaw
+    depth: int
+    shared: bool
+    projector: Array | None
+
+    def projected(self, gammas: Array) -> Array:
+        """Matrices within a smaller width."""
+        if self.projector is None:
+            return gammas
+        return self.projector[:, None, :, :] @ gammas @ self.projector[:, None, :, :]
+
+    def layers(self, weights: list[Array]) -> list[Array]:
+        """Matrices of all layers."""
+        return [weights[0][:, 0 if self.shared else layer, :, :] for layer in range(self.depth)]
+
+    def gradient(
+        self, weights: list[Array], drawn: tuple[Array, ...]
+    ) -> tuple[Array, list[Array]]:
+        """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
+        xp = array_namespace(weights[0])
+        losses, gradients = loss_and_gradient(self.layers(weights), *drawn)
+        stacked = xp.stack(gradients, axis=1)
+        if self.shared:
+            stacked = xp.sum(stacked, axis=1, keepdims=True)
+        return xp.mean(losses, axis=1), [stacked]
+
+    def losses(self, weights: list[Array], contexts: HeldOut) -> np.ndarray:
+        """Losses (repeats, contexts)."""
+        xp = array_namespace(weights[0])
+        layers = self.layers(weights)
+        blocks = [
+            mean_losses(layers, *block, self.law.relative_noise, self.projector)
+            for block in contexts.blocks(xp)
+        ]
+        return to_host(xp.concat(blocks, axis=1))
+
+
+def _refuse_unstable(
+    medians: np.ndarray, largest: float, learning_rate: float, steps: int
+) -> None:
+    """Raise an UnstableTraining if a median loss of the repeats has grown too large."""
+    medians = np.nan_to_num(medians, nan=math.inf)
+    if np.max(medians) > largest:
+        raise UnstableTraining(
+            f"{learning_rate = !r} or initial is too large: the median loss of repeat "
+            f"{np.argmax(medians)} is {np.max(medians):.3g} after {steps} steps"
+        )
 
 
 def _parse_initial(initial: ArrayLike, matrices: int, repeats: int, dim: int) -> np.ndarray:

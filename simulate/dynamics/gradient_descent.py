@@ -9,8 +9,7 @@ steps correspond to the time :math:`2 \eta s` of the flow
 
 import math
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +18,7 @@ from array_api_compat import array_namespace
 from iclimit.checks import by_name, check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.results import Ending
-from iclimit.simulate.arrays import Array, Seed, get_backend, seed_sequences
+from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
@@ -174,10 +173,7 @@ def simulate_gradient_descent(
         **given(batch=batch),
     )
     check_choice("normalization", normalization, NORMALIZATIONS)
-    if batch is not None and (batch > training_set or training_set == math.inf):
-        raise ValueError(
-            f"batch must be at most a finite training_set, got {batch!r} of {training_set!r}"
-        )
+    _check_batch(batch, training_set)
     device = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
     settings = by_name(
@@ -198,12 +194,8 @@ def simulate_gradient_descent(
         problem=identify(problem),
         seed=[str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])],
     )
-    generators = [np.random.default_rng(seed) for _, seed, _ in seeds]
-    drawn = [
-        layer.random_weights(generator, init_scale, initialization) for generator in generators
-    ]
     loop = TrainingLoop(
-        State([device.asarray(np.stack(matrices)) for matrices in zip(*drawn, strict=True)]),
+        State(_random_weights(layer, device, seeds, init_scale, initialization)),
         steps=steps,
         record=record,
         bound=UNSTABLE * problem.label_square,
@@ -213,52 +205,30 @@ def simulate_gradient_descent(
         progress=progress,
     )
 
-    def of_moments(moments: list[FeatureMoments]) -> MomentLoss:
-        return MomentLoss(layer, stack_moments(device, moments))
-
-    law = partial(population_moments, normalization=normalization)
-    tested = _test_moments(problem, law) if tests else {}
-    laws = {name: of_moments([moments]) for name, moments in tested.items()}
-
-    def training_loss() -> Objective:
-        """Losses (repeats,) and halves of the gradients at a step."""
-        sets = (
-            draw_training_set(
-                problem, device, device.generator(seed), int(training_set), standardize=standardize
-            )
-            for seed, _, _ in (seeds if training_set < math.inf else [])
-        )
-        if batch is None:
-            moments = [
-                sequence_moments(sequences, normalization=normalization) for sequences in sets
-            ]
-            by_moments = of_moments(moments or [law(problem)])
-            return lambda _, weights: by_moments(weights)
-        by_sequences = SequenceLoss(layer, list(sets), normalization)
-        words = [seed.generate_state(4) for _, _, seed in seeds]
-
-        def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-            drawing = (np.random.default_rng([*key, step]) for key in words)
-            rows = [generator.integers(int(training_set), size=batch) for generator in drawing]
-            return by_sequences(weights, device.asarray(np.stack(rows)))
-
-        return on_batch
+    tested = _test_moments(problem, normalization) if tests else {}
+    laws = {
+        name: MomentLoss(layer, stack_moments(device, [moments]))
+        for name, moments in tested.items()
+    }
 
     def measure(weights: list[Array], halves: list[Array]) -> dict[str, Array]:
-        losses = {name: loss(weights)[0] for name, loss in laws.items()}
-        return {"square": _squared_norm(halves), **losses}
+        measured = {"square": _squared_norm(halves)}
+        return measured | {name: loss(weights)[0] for name, loss in laws.items()}
 
-    def curves() -> TrainingCurves:
-        return curves_of(
-            loop,
-            time_step=2 * learning_rate,
-            measures=tuple(laws),
-            parameters={**settings, "problem": problem, "steps": steps},
-        )
+    curves = partial(
+        curves_of,
+        loop,
+        time_step=2 * learning_rate,
+        measures=tuple(laws),
+        parameters={**settings, "problem": problem, "steps": steps},
+    )
 
     try:
         with loop:
-            loop.descend(training_loss(), GradientDescent(2 * learning_rate), measure)
+            training_loss = _training_loss(
+                problem, layer, device, seeds, training_set, standardize, batch, normalization
+            )
+            loop.descend(training_loss, GradientDescent(2 * learning_rate), measure)
     except UnstableTraining as error:
         error.curves = curves()
         raise
@@ -268,10 +238,89 @@ def simulate_gradient_descent(
     return run
 
 
-def _test_moments(
-    problem: Problem, law: Callable[..., FeatureMoments]
-) -> dict[str, FeatureMoments]:
+def _random_weights(
+    layer: AttentionModel,
+    device: Backend,
+    seeds: list[list[np.random.SeedSequence]],
+    init_scale: float,
+    initialization: str,
+) -> list[Array]:
+    """Weights (repeats, ...) at the start, on a device."""
+    drawn = [
+        layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
+        for _, seed, _ in seeds
+    ]
+    return [device.asarray(np.stack(matrices)) for matrices in zip(*drawn, strict=True)]
+
+
+def _check_batch(batch: int | None, training_set: int | float) -> None:
+    """Raise a ValueError unless a batch is part of a finite training set."""
+    if batch is not None and (batch > training_set or training_set == math.inf):
+        raise ValueError(
+            f"batch must be at most a finite training_set, got {batch!r} of {training_set!r}"
+        )
+
+
+def _training_loss(
+    problem: Problem,
+    layer: AttentionModel,
+    device: Backend,
+    seeds: list[list[np.random.SeedSequence]],
+    training_set: int | float,
+    standardize: bool,
+    batch: int | None,
+    normalization: str,
+) -> Objective:
+    """Losses (repeats,) and halves of the gradients at a step."""
+    sets = (
+        draw_training_set(
+            problem, device, device.generator(seed), int(training_set), standardize=standardize
+        )
+        for seed, _, _ in (seeds if training_set < math.inf else [])
+    )
+    if batch is not None:
+        loss = SequenceLoss(layer, list(sets), normalization)
+        words = [seed.generate_state(4) for _, _, seed in seeds]
+        return _BatchLoss(loss, device, words, int(training_set), batch)
+    moments = [sequence_moments(sequences, normalization=normalization) for sequences in sets]
+    if training_set == math.inf:
+        moments = [population_moments(problem, normalization=normalization)]
+    by_moments = MomentLoss(layer, stack_moments(device, moments))
+    return lambda _, weights: by_moments(weights)
+
+
+@dataclass(frozen=True)
+class _BatchLoss:
+    """Mean squared error on rows of the training sets that are drawn afresh at every step.
+
+    Attributes
+    ----------
+    loss : SequenceLoss
+        Loss on given rows of the sets.
+    device : Backend
+        Where they are.
+    words : list of ndarray
+        Seeds of the rows, of every repeat.
+    training_set, batch : int
+        Sequences of a set, and rows of a step.
+    """
+
+    loss: SequenceLoss
+    device: Backend
+    words: list[np.ndarray]
+    training_set: int
+    batch: int
+
+    def __call__(self, step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        """Losses (repeats,) and halves of the gradients at a step."""
+        drawing = (np.random.default_rng([*key, step]) for key in self.words)
+        rows = [generator.integers(self.training_set, size=self.batch) for generator in drawing]
+        return self.loss(weights, self.device.asarray(np.stack(rows)))
+
+
+def _test_moments(problem: Problem, normalization: str) -> dict[str, FeatureMoments]:
     """Moments of new sequences of random tasks, and of the shared task if there is one."""
+    law = partial(population_moments, normalization=normalization)
     moments = {"icl": law(problem.with_fresh_tasks())}
     if problem.shared_task is not None:
         moments["iwl"] = law(replace(problem, fresh_fraction=0.0), noise_labels=True)

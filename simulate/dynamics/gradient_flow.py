@@ -7,6 +7,7 @@ units of :math:`\tau`.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -207,57 +208,78 @@ def simulate_gradient_flow(
         start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
         start = layer.parse_weights(initial)
-    full = layer
     narrow = layer.narrowed(start)
     if narrow is not None and problem.fresh_fraction == 1:
         # Tasks w and -w are equally likely: weights that are left out never get a gradient.
         start = narrow
-        layer = replace(layer, narrow=True)
-    loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
-    cuts = np.cumsum([0, *(matrix.size for matrix in start)]).tolist()
-    places = [slice(*pair) for pair in itertools.pairwise(cuts)]
-
-    def unpack(flat: np.ndarray) -> list[np.ndarray]:
-        return [
-            flat[..., place].reshape(-1, *shape)
-            for place, shape in zip(places, layer.shapes, strict=True)
-        ]
-
-    def derivative(_: float, flat: np.ndarray) -> np.ndarray:
-        _, halves = loss(unpack(flat))
-        return -np.concatenate([half.reshape(-1) for half in halves])
-
-    def jacobian(_: float, flat: np.ndarray) -> np.ndarray:
-        shifted = flat + 1j * COMPLEX_STEP * np.eye(flat.size)
-        _, halves = loss(unpack(shifted))
-        rows = np.concatenate([half.reshape(flat.size, -1) for half in halves], axis=1)
-        return -rows.imag.T / COMPLEX_STEP
-
+        flow = _Flow(replace(layer, narrow=True), problem, normalization)
+    else:
+        flow = _Flow(layer, problem, normalization)
     flat = np.concatenate([matrix.reshape(-1) for matrix in start])
     scale = float(np.abs(flat).max())
     if scale == 0:
         raise ValueError("initial must not all be zero, where the flow stands still")
     solution = solve_ivp(
-        derivative,
+        flow.derivative,
         (0.0, duration),
         flat,
         method="LSODA",
-        jac=jacobian,
+        jac=flow.jacobian,
         rtol=rtol,
         atol=rtol * 1e-3 * scale,
     )
     if not solution.success:
         last = solution.t[-1]
         raise ArithmeticError(f"the integrator stopped at t = {last:.6g}: {solution.message}")
-    passed = unpack(solution.y.T)
-    losses, halves = loss(passed)
-    conserved = layer.conserved(passed)
+    passed = flow.unpack(solution.y.T)
+    losses, halves = flow.loss(passed)
+    conserved = flow.layer.conserved(passed)
     end = [path[-1] for path in passed]
     return FlowCurve(
         solution.t,
         losses,
         2 * sum(np.sum(half.reshape(len(losses), -1) ** 2, axis=1) for half in halves),
-        end if layer is full else full.widened(end),
+        end if flow.layer is layer else layer.widened(end),
         float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(solution.y[:, -1]).max() ** 2),
         settings,
     )
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Gradient flow of the weights of a layer, flattened."""
+
+    layer: AttentionModel
+    problem: Problem
+    normalization: str
+
+    @cached_property
+    def loss(self) -> MomentLoss:
+        """Loss and halves of its gradient."""
+        moments = population_moments(self.problem, normalization=self.normalization)
+        return MomentLoss(self.layer, moments)
+
+    @cached_property
+    def places(self) -> list[slice]:
+        """Places of the weights among flat ones."""
+        cuts = np.cumsum([0, *map(math.prod, self.layer.shapes)]).tolist()
+        return [slice(*pair) for pair in itertools.pairwise(cuts)]
+
+    def unpack(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Weights (n, ...) from flat ones."""
+        return [
+            flat[..., place].reshape(-1, *shape)
+            for place, shape in zip(self.places, self.layer.shapes, strict=True)
+        ]
+
+    def derivative(self, _: float, flat: np.ndarray) -> np.ndarray:
+        """Derivative of the weights by time."""
+        _, halves = self.loss(self.unpack(flat))
+        return -np.concatenate([half.reshape(-1) for half in halves])
+
+    def jacobian(self, _: float, flat: np.ndarray) -> np.ndarray:
+        """Derivative of that by the weights."""
+        shifted = flat + 1j * COMPLEX_STEP * np.eye(flat.size)
+        _, halves = self.loss(self.unpack(shifted))
+        rows = np.concatenate([half.reshape(flat.size, -1) for half in halves], axis=1)
+        return -rows.imag.T / COMPLEX_STEP

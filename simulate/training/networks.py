@@ -5,7 +5,7 @@ on from a checkpoint ends in the same bits.
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike
 from iclimit.checks import Seed, by_name, check_arguments, check_choice, check_flag, check_integers
 from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, get_backend, seed_sequence, seed_sequences, to_host
+from iclimit.simulate.arrays import (
+    Array,
+    Backend,
+    get_backend,
+    seed_sequence,
+    seed_sequences,
+    to_host,
+)
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.network import Network, Task, Weights
 from iclimit.simulate.models.tokens import parse_question
@@ -211,9 +218,7 @@ def train_network(
     (3,)
     """
     check_choice("optimizer", optimizer, tuple(BATCH))
-    snapshots = list(snapshots)
-    for step in snapshots:
-        check_integers(snapshots=step)
+    snapshots = _parse_snapshots(snapshots)
     batch = BATCH[optimizer] if batch is None else batch
     settings = by_name(
         optimizer=optimizer,
@@ -238,14 +243,7 @@ def train_network(
         held_out=held_out,
     )
     check_flag("query_noise", query_noise)
-    if not isinstance(network, Network):
-        raise TypeError(f"network must be a Network, got {network!r}")
-    if not isinstance(problem, (Problem, Task)):
-        raise TypeError(f"problem must be a Problem or another law of prompts, got {problem!r}")
-    if network.dim != problem.dim:
-        raise ValueError(
-            f"network must have the dimension of the problem, {problem.dim}, got {network.dim}"
-        )
+    _check_network(network, problem)
     device = get_backend(backend)
     root = seed_sequence(rng)
     weight_seed, prompt_seed, fresh_seed = seed_sequences(root, 3)
@@ -257,9 +255,9 @@ def train_network(
         "seed": [str(weight_seed.entropy), list(weight_seed.spawn_key[:-1])],
         "backend": backend,
     }
-    start = network.pack(network.initial(np.random.default_rng(weight_seed)))
+    start = network.initial(np.random.default_rng(weight_seed))
     loop = TrainingLoop(
-        State([device.asarray(start)]),
+        State([device.asarray(network.pack(start))]),
         steps=steps,
         checkpoint=checkpoint,
         settings=identity,
@@ -268,35 +266,14 @@ def train_network(
         progress=progress,
     )
 
-    draw = partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw
-
-    def blocks(seed: np.random.SeedSequence, count: int, noisy: bool) -> Blocks:
-        generator = device.generator(seed)
-        size = _block(network, problem.context)
-        for first in range(0, count, size):
-            prompts = draw(device, generator, min(size, count - first))
-            yield prompts, prompts.query_label if noisy else prompts.target
-
-    def packed(loss: Array, gradients: Weights) -> tuple[Array, list[Array]]:
-        return loss, [network.pack(gradients)]
-
-    def fresh_loss(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-        key = (*prompt_seed.spawn_key, step)
-        seed = np.random.SeedSequence(prompt_seed.entropy, spawn_key=key)
-        fresh = blocks(seed, batch, query_noise)
-        return packed(*network.mean_loss(network.unpack(weights[0]), fresh, batch))
-
-    bounds = network.bounds and (*map(device.asarray, network.bounds),)
+    objective = _Objective(network, problem, device, prompt_seed, batch, query_noise)
     with loop:
         if optimizer == "adam":
-            loop.descend(fresh_loss, Adam(learning_rate, clip, patience, bounds))
+            loop.descend(objective.on_fresh, Adam(learning_rate, clip, patience, objective.bounds))
         else:
-            fixed_loss = network.fixed_loss(blocks(prompt_seed, batch, query_noise), batch)
-            descend_lbfgs(
-                loop, lambda weights: packed(*fixed_loss(network.unpack(weights[0]))), bounds
-            )
+            descend_lbfgs(loop, objective.on_fixed(), objective.bounds)
     [vector] = loop.state.weights
-    loss, null_loss = _held_out(network, vector, blocks(fresh_seed, held_out, False))
+    loss, null_loss = _held_out(network, vector, objective.blocks(fresh_seed, held_out, False))
     return TrainedNetwork(
         network=network,
         weights=_named(network, vector),
@@ -308,6 +285,88 @@ def train_network(
         parameters=settings | {"problem": problem},
         snapshots={step: _named(network, vector) for step, [vector] in loop.kept.items()},
     )
+
+
+def _parse_snapshots(snapshots: Collection[int]) -> list[int]:
+    """Steps after which weights are kept."""
+    for step in snapshots:
+        check_integers(snapshots=step)
+    return list(snapshots)
+
+
+def _check_network(network: Network, problem: Problem | Task) -> None:
+    """Raise an error unless a network can be trained on prompts of a law."""
+    if not isinstance(network, Network):
+        raise TypeError(f"network must be a Network, got {network!r}")
+    if not isinstance(problem, (Problem, Task)):
+        raise TypeError(f"problem must be a Problem or another law of prompts, got {problem!r}")
+    if network.dim != problem.dim:
+        raise ValueError(
+            f"network must have the dimension of the problem, {problem.dim}, got {network.dim}"
+        )
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """Mean squared error of a network on prompts of a law.
+
+    Attributes
+    ----------
+    network : Network
+        What is trained.
+    problem : Problem or Task
+        The law.
+    device : Backend
+        Where prompts are drawn.
+    seed : SeedSequence
+        Seed of the prompts that are fixed, and of those of each step.
+    batch : int
+        How many there are.
+    query_noise : bool
+        Whether the labels of the queries have noise.
+    """
+
+    network: Network
+    problem: Problem | Task
+    device: Backend
+    seed: np.random.SeedSequence
+    batch: int
+    query_noise: bool
+
+    @property
+    def bounds(self) -> tuple[Array, Array] | None:
+        """Least and largest values of the weights."""
+        if not self.network.bounds:
+            return None
+        lower, upper = self.network.bounds
+        return self.device.asarray(lower), self.device.asarray(upper)
+
+    def blocks(self, seed: np.random.SeedSequence, count: int, noisy: bool) -> Blocks:
+        """Prompts in blocks of bounded memory, with the labels of their queries."""
+        problem = self.problem
+        draw = partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw
+        generator = self.device.generator(seed)
+        size = _block(self.network, problem.context)
+        for first in range(0, count, size):
+            prompts = draw(self.device, generator, min(size, count - first))
+            yield prompts, prompts.query_label if noisy else prompts.target
+
+    def on_fresh(self, step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        """Loss on the prompts of a step, and its gradient."""
+        key = (*self.seed.spawn_key, step)
+        seed = np.random.SeedSequence(self.seed.entropy, spawn_key=key)
+        fresh = self.blocks(seed, self.batch, self.query_noise)
+        own = self.network.unpack(weights[0])
+        return self._packed(*self.network.mean_loss(own, fresh, self.batch))
+
+    def on_fixed(self) -> Callable[[list[Array]], tuple[Array, list[Array]]]:
+        """Loss on fixed prompts, and its gradient."""
+        fixed = self.blocks(self.seed, self.batch, self.query_noise)
+        loss = self.network.fixed_loss(fixed, self.batch)
+        return lambda weights: self._packed(*loss(self.network.unpack(weights[0])))
+
+    def _packed(self, loss: Array, gradients: Weights) -> tuple[Array, list[Array]]:
+        return loss, [self.network.pack(gradients)]
 
 
 def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:

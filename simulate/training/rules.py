@@ -83,23 +83,24 @@ class Adam:
         rate = self.rate
         if self.patience is not None:
             rate = rate * min(1.0, (end - steps) / (end - plateau))
-        if self.clip < math.inf:
-            gradients = self._clipped(gradients)
+        gradients = self._clipped(gradients)
         scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
         zeros = [xp.zeros_like(gradient) for gradient in gradients]
         first = memory.get("first", zeros)
         second = memory.get("second", zeros)
-        weights = []
-        memory |= {"first": [], "second": []}
-        for weight, gradient, mean, square in zip(
-            state.weights, gradients, first, second, strict=True
-        ):
-            mean = DECAY[0] * mean + (1 - DECAY[0]) * gradient
-            square = DECAY[1] * square + (1 - DECAY[1]) * gradient**2
-            weight = weight - rate * (scale * (mean / (xp.sqrt(square) + TINY)))
-            weights.append(xp.clip(weight, *self.bounds) if self.bounds else weight)
-            memory["first"].append(mean)
-            memory["second"].append(square)
+        first = [
+            DECAY[0] * mean + (1 - DECAY[0]) * gradient
+            for mean, gradient in zip(first, gradients, strict=True)
+        ]
+        second = [
+            DECAY[1] * square + (1 - DECAY[1]) * gradient**2
+            for square, gradient in zip(second, gradients, strict=True)
+        ]
+        memory |= {"first": first, "second": second}
+        weights = [
+            self._bounded(weight - rate * (scale * (mean / (xp.sqrt(square) + TINY))))
+            for weight, mean, square in zip(state.weights, first, second, strict=True)
+        ]
         steps = steps + 1
         converged = state.converged
         if self._stalls(loop, steps) and steps < plateau:
@@ -110,12 +111,17 @@ class Adam:
 
     def _clipped(self, gradients: list[Array]) -> list[Array]:
         """Gradients of a norm that is at most the largest allowed one."""
+        if self.clip == math.inf:
+            return gradients
         xp = array_namespace(*gradients)
         norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
         steep = norm > self.clip
         unchanged = xp.ones_like(norm)
         factor = xp.where(steep, self.clip / xp.where(steep, norm, unchanged), unchanged)
         return [gradient * factor for gradient in gradients]
+
+    def _bounded(self, weight: Array) -> Array:
+        return array_namespace(weight).clip(weight, *self.bounds) if self.bounds else weight
 
     def _stalls(self, loop: TrainingLoop, steps: int) -> bool:
         """Show the loss from time to time, and say whether it has ceased to fall."""
