@@ -256,7 +256,7 @@ class Problem:
         task = parse_array("shared_task", self.shared_task, (self.dim,))
         if not task @ self.covariance_of_inputs @ task > 0:
             raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
-        self._set(shared_task=task)
+        self._set("shared_task", task)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Problem) and self.describe() == other.describe()
