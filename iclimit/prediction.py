@@ -195,7 +195,7 @@ class Scatter(Result):
         own = float(weights @ self.mean)
         centre = own
         if mean_error is not None:
-            check_finite(mean_error=mean_error)
+            check_finite("mean_error", mean_error)
             centre = float(mean_error)
         if self.heavy:
             drawn = np.quantile(self.deviations @ weights, values)

@@ -110,8 +110,8 @@ class Curves(Result):
             yield self._row("simulation", at, *numbers)
         if len(value.runs) >= LEAST_SIZES:
             estimate = value.estimate
-            numbers = estimate.mean, estimate.standard_error
-            yield self._row("extrapolation", value.parameters, *numbers)
+            error = estimate.standard_error
+            yield self._row("extrapolation", value.parameters, estimate.mean, error)
 
     @property
     def varied(self) -> dict[str, np.ndarray]:

@@ -69,7 +69,7 @@ def labelled_values(
             variables[name] = (("point", "size")[: np.ndim(column)], np.array(column, dtype=kind))
     setting = {"quantity": quantity.name, **quantity.spectra, **fixed}
     setting["iclimit_version"] = iclimit.__version__
-    return import_xarray().Dataset(variables | more, coordinates, setting)
+    return import_xarray().Dataset({**variables, **more}, coordinates, setting)
 
 
 def _attributes(meaning: str, label: str) -> dict[str, str]:

@@ -197,7 +197,8 @@ def simulate_softmax(
         for generator in device.generators(rng, math.ceil(groups / block))
     ]
     sums = [np.concatenate(parts)[:groups] for parts in zip(*blocks, strict=True)]
-    return SimulatedHeads(*sums, groups * GROUP)
+    null, signal, power = sums
+    return SimulatedHeads(null, signal, power, groups * GROUP)
 
 
 def _takes_scores(law: Problem, key_query: Any, sampler: str) -> bool:

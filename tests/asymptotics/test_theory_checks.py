@@ -123,7 +123,7 @@ def test_integers():
 def test_shapes():
     assert broadcast_shape({"a": np.ones((3, 1)), "b": np.ones(2), "c": 1.0}) == (3, 2)
     with pytest.raises(ValueError, match=r"a, b must have shapes that broadcast, got \(3,\), \(2"):
-        broadcast_shape(a=np.ones(3), b=np.ones(2))
+        broadcast_shape({"a": np.ones(3), "b": np.ones(2)})
 
 
 MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
