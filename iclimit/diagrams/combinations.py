@@ -72,8 +72,9 @@ def idg_context_slope(
     tau: Values, alpha: Values, kappa: Values, rho: Values, ridge: Values = 0.0
 ) -> Any:
     """Slope of the error on the pretraining tasks in the context length."""
-    setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
-    return pretraining.context_slope(objective="idg", **setting)
+    return pretraining.context_slope(
+        objective="idg", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
 
 
 def idg_ridge_slope(tau: Values, alpha: Values, kappa: Values, rho: Values) -> Any:
