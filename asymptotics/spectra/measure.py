@@ -517,7 +517,7 @@ class Affine(SpectralMeasure):
     def __repr__(self) -> str:
         return f"Affine({self.measure}, {[self.shift, self.factor]})"
 
-    def _image(self, x: Number) -> Value:
+    def _image(self, x: Any) -> Value:
         return self.shift + self.factor * x
 
     def _preimage(self, y: np.ndarray) -> np.ndarray:

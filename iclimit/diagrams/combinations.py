@@ -150,12 +150,12 @@ def best_constant_rate(ratio: Values, steps: int, noise_ratio: Values = 0.0) -> 
     return best.rates[..., 0]
 
 
-def uniform_step_loss(**size: Values) -> Any:
+def uniform_step_loss(**size: Any) -> Any:
     """Loss of the best single step with uniform inputs."""
     return descent.optimal_learning_rate(input_law="uniform", **size).loss
 
 
-def uniform_step_rate(**size: Values) -> Any:
+def uniform_step_rate(**size: Any) -> Any:
     """Rate of the best single step with uniform inputs."""
     return descent.optimal_learning_rate(input_law="uniform", **size).rate
 

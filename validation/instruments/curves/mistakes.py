@@ -4,6 +4,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,11 @@ def _fields(**changes: Any) -> Callable[..., dict[str, Any]]:
     return lambda *_: changes
 
 
+def _powered_clock(setting: CurveSetting, _: float, power: float) -> dict[str, Any]:
+    """A clock that counts a power of the context length times."""
+    return {"time_unit": float(setting.context) ** power}
+
+
 def _trace(setting: CurveSetting, wanted: float) -> dict[str, Any]:
     """Eigenvalues of another sum."""
     trace = sum(setting.eigenvalues)
@@ -104,10 +110,7 @@ MISTAKES = (
         lambda s, _: {"normalization": _other(NORMALIZATIONS, s.normalization)},
     ),
     *(
-        Mistake(
-            f"the {{clock}} counts {name} times",
-            lambda s, _, power=power: {"time_unit": float(s.context) ** power},
-        )
+        Mistake(f"the {{clock}} counts {name} times", partial(_powered_clock, power=power))
         for name, power in POWERS.items()
     ),
     Mistake("the eigenvalues have the sum {trace:g}", lambda s, _: _trace(s, 1.0)),
