@@ -9,7 +9,6 @@ from .measures import Exponential as Exponential
 from .measures import PowerLaw as PowerLaw
 from .measures import Uniform as Uniform
 from .measures import spectrum as spectrum
-from .pair_moments import pair_moments as pair_moments
 from .pushforward import Pushforward as Pushforward
 from .resolvent import wishart_resolvent as wishart_resolvent
 from .sample_covariance import SampleCovariance as SampleCovariance

@@ -18,7 +18,6 @@ from iclimit.spectra import (
     TwoPoint,
     Uniform,
     Wishart,
-    pair_moments,
     wishart_density,
     wishart_moment,
 )
@@ -63,7 +62,6 @@ print("power law, exponent 0.9:", round(float(PowerLaw(0.9).stieltjes(-0.1)), 6)
 # Two functions of one sample covariance with a matrix between them, in the limit:
 
 eigenvalues = [0.5, 1.5]
-print("tr S A S A / d:", pair_moments(eigenvalues, order=1, alpha=2.0, inner=eigenvalues)[1, 1])
 value, error = TwoPoint(Atoms(eigenvalues), alpha=2.0).mean(
     lambda z: (1 - 0.4 * z) ** 4, inner=lambda x: x
 )

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from pair_moments import pair_moments
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, tied_flow
 from iclimit.asymptotics.descent import constant_schedule, schedule_loss
 from iclimit.asymptotics.pretraining import JointSpectrum
-from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
+from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform
 from iclimit.simulate.depth import simulate_depth_loss
 
 # What the docstring promises.
@@ -180,7 +181,9 @@ def test_other_polynomials():
         lambda z: np.prod(1 - z[..., None] / nodes, axis=-1), inner=lambda x: x
     )
     powers = np.array([1, -np.sum(1 / nodes), 1 / np.prod(nodes)])
-    moments = pair_moments(values, order=2, alpha=3.0, inner=values)
+    moments = pair_moments(
+        values, order=2, alpha=3.0, outer=np.ones(values.size), inner=values
+    )
     assert error < PROMISED * value
     assert value == pytest.approx(powers @ moments @ powers, rel=PROMISED)
 

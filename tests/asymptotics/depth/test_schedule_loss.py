@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
+from pair_moments import pair_moments
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import gdpp_loss
-from iclimit.asymptotics.spectra import pair_moments
 from iclimit.simulate.depth import simulate_depth_loss
 
 # What the docstring promises.

@@ -4,10 +4,11 @@ import sys
 
 import numpy as np
 import pytest
+from pair_moments import pair_moments
 from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.depth import depth_loss, scaling_exponents, tied_flow
-from iclimit.asymptotics.spectra import MarchenkoPastur, pair_moments
+from iclimit.asymptotics.spectra import MarchenkoPastur
 
 # The docstring promises 1e-9 for gamma; the loss follows it.
 PROMISED = 1e-8

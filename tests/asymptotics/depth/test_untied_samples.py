@@ -5,10 +5,11 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from pair_moments import pair_moments
 
 from iclimit.asymptotics.depth import untied_depth
 from iclimit.asymptotics.descent import optimal_schedule
-from iclimit.asymptotics.spectra import Atoms, TwoPoint, pair_moments
+from iclimit.asymptotics.spectra import Atoms, TwoPoint
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.polynomial_form import spectral_parts
 from iclimit.simulate.depth import simulate_depth_loss

@@ -8,9 +8,10 @@ from math import comb, prod
 import mpmath
 import numpy as np
 import pytest
+from pair_moments import pair_moments
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
+from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform
 
 # What the contours are for; measured 1e-12 of the largest.
 PROMISED = 1e-10
