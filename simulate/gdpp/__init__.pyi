@@ -7,9 +7,7 @@ from .implicit_weights import implicit_weights as implicit_weights
 from .preconditioned_descent import gdpp_transformer as gdpp_transformer
 from .preconditioned_descent import layer_spectra as layer_spectra
 from .preconditioned_descent import simulate_gdpp as simulate_gdpp
-from .ridge_baselines import RidgeTuning as RidgeTuning
 from .ridge_baselines import SimulatedBaselines as SimulatedBaselines
 from .ridge_baselines import simulate_ridge_baselines as simulate_ridge_baselines
-from .ridge_baselines import tune_ridge as tune_ridge
 from .transformer_training import TrainedTransformer as TrainedTransformer
 from .transformer_training import train_linear_transformer as train_linear_transformer

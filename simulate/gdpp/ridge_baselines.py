@@ -24,13 +24,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.optimize import minimize, minimize_scalar
 from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.problem import Problem
-from iclimit.results import Ending, Estimate, Result
-from iclimit.simulate.arrays import Array, Seed, concatenate_fields, get_backend, to_host
+from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.gdpp.contexts import check_versatile
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import Prompts, draw_prompts
@@ -159,8 +158,9 @@ def simulate_ridge_baselines(
     penalty : float >= 0, optional
         :math:`\lambda` of ConstRR; the mean noise variance by default.
     multiplier, threshold : float >= 0, optional
-        m and :math:`\tau` of TunedRR.  Without either TunedRR is left out; if only one is given,
-        the multiplier is 1 or there is no threshold.
+        m and :math:`\tau` of TunedRR; `iclimit.gdpp.ridge_baselines` has the best ones of a law.
+        Without either TunedRR is left out; if only one is given, the multiplier is 1 or there is no
+        threshold.
     noise_estimate : {"unbiased", "biased", "least-error"}
         Estimate of the noise variance, RSS over N - d, N or N - d + 2.
     queries : bool
@@ -251,108 +251,3 @@ def _query_losses(drawn: Prompts) -> Losses:
     rss = xp.sum((y - (x @ least_squares[:, :, None])[:, :, 0]) ** 2, axis=1)
     oracle = loss(drawn.noise_variance)
     return rss, oracle, lambda penalty: loss(penalty) - oracle
-
-
-# Relative accuracy of the tuned parameters; what a sample determines is far coarser.
-_TOLERANCE = 1e-4
-
-# Multipliers of the grid from which tuning starts.
-_MULTIPLIERS = (0.7, 1.2, 2.0, 5.0)
-
-# Thresholds of the grid from which tuning starts, relative to the largest noise variance.
-_THRESHOLDS = (0.3, 0.6, 1.0, 2.0)
-
-
-@dataclass(frozen=True, repr=False)
-class RidgeTuning(Result):
-    """Parameters of least adjusted loss on a sample of contexts.
-
-    Attributes
-    ----------
-    penalty : float
-        Of ConstRR.
-    multiplier, threshold : float
-        Of TunedRR.
-    constant_loss, tuned_loss : float
-        Adjusted losses on the sample.
-    ending : Ending
-        Whether both searches ended by their tolerance.
-    """
-
-    penalty: float
-    multiplier: float
-    threshold: float
-    constant_loss: float
-    tuned_loss: float
-    ending: Ending
-
-
-def tune_ridge(
-    problem: Problem, *, contexts: int = 2**16, rng: Seed, noise_estimate: str = "unbiased"
-) -> RidgeTuning:
-    r"""Tune ConstRR and TunedRR on a sample of contexts.
-
-    Parameters
-    ----------
-    problem : Problem
-        Law of the prompts, with standard normal inputs and tasks, and context > dim.
-    contexts : int >= 1
-        Number of contexts, kept in memory.
-    rng : int, SeedSequence or Generator
-        Root seed.
-    noise_estimate : {"unbiased", "biased", "least-error"}
-        As in `simulate_ridge_baselines`.
-
-    Returns
-    -------
-    RidgeTuning
-        The losses are those of the tuned parameters on their own sample.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    TypeError
-        If problem is no Problem.
-
-    Notes
-    -----
-    With a single noise level the best :math:`\lambda` is a constant, so the multiplier is large
-    and its value means nothing.  Without noise all losses vanish: penalty and threshold are 0, and
-    the multiplier is 1.
-
-    Examples
-    --------
-    >>> import iclimit
-    >>> from iclimit.simulate.gdpp import tune_ridge
-    >>> problem = iclimit.Problem(dim=10, context=20, scale=1, noise_law="uniform:3")
-    >>> best = tune_ridge(problem, contexts=8192, rng=0)
-    >>> best.ending.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
-    (True, True, True)
-    """
-    denominator = noise_denominator(problem, noise_estimate)
-    check_arguments(contexts=contexts)
-    largest = max(problem.level_law.levels) ** 2
-    if largest == 0:
-        return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, Ending("converged"))
-    drawn = _drawn(problem, "numpy", rng, contexts)
-    sample = concatenate_fields(map(SpectralContexts.of, drawn))
-    estimated = sample.rss / denominator
-
-    def constant_loss(penalty: float) -> float:
-        return float(np.mean(sample.adjusted_loss(np.full_like(sample.rss, penalty))))
-
-    def tuned_loss(logarithms: np.ndarray) -> float:
-        multiplier, threshold = np.exp(logarithms)
-        return float(np.mean(sample.adjusted_loss(np.minimum(multiplier * estimated, threshold))))
-
-    accuracy = {"xatol": _TOLERANCE * largest}
-    fixed = minimize_scalar(constant_loss, bounds=(0, largest), options=accuracy)
-    starts = [np.log([m, largest * t]) for m in _MULTIPLIERS for t in _THRESHOLDS]
-    start = min(starts, key=tuned_loss)
-    accuracy = {"xatol": _TOLERANCE, "fatol": 1e-9}
-    tuned = minimize(tuned_loss, start, method="Nelder-Mead", options=accuracy)
-    multiplier, threshold = np.exp(tuned.x).tolist()
-    ending = Ending.of(converged=bool(fixed.success and tuned.success))
-    losses = float(fixed.fun), float(tuned.fun)
-    return RidgeTuning(float(fixed.x), multiplier, threshold, *losses, ending)

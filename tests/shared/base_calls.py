@@ -74,9 +74,7 @@ CALLS = {
     "effective_init_scale": ({"value": np.ones(2), "key_query": np.ones((2, 2, 2))},),
     "simulate_gradient_flow": ({"rng": 0},),
     "simulate_untied_flow": ({"initial": [0.0, 0.1]},),
-    **dict.fromkeys(
-        ("simulate_ridge_baselines", "train_linear_transformer", "tune_ridge"), (NOISY,)
-    ),
+    **dict.fromkeys(("simulate_ridge_baselines", "train_linear_transformer"), (NOISY,)),
     "held_out_losses": ({**NOISY, "model": gdpp_transformer([0.1], [], context=20, dim=10)},),
     "simulate_learning_rate": (SIZES,),
     "simulate_softmax": (SIZES,),

@@ -13,7 +13,6 @@ from iclimit.simulate.gdpp import adjusted_loss
 # Both do the same operations in float64, in sums of another order.
 ROUNDING = 1e-8
 SMALL = {
-    "tune_ridge": {"contexts": 64},
     "train_linear_transformer": {"starts": 2, "contexts": 64, "steps": 3},
     "held_out_losses": {"contexts": 512},
     "train_network": {"steps": 3, "batch": 4, "held_out": 16},

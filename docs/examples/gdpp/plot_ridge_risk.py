@@ -13,8 +13,9 @@ from iclimit.gdpp import (
     adaptive_ridge_loss,
     constant_ridge_loss,
     oracle_risk,
+    ridge_baselines,
     ridge_risk,
-    tune_ridge,
+    simulate_ridge_baselines,
 )
 from iclimit.problem import NoiseLaw, Problem
 
@@ -59,9 +60,10 @@ ax.legend()
 print(f"oracle, {NoiseLaw.parse('uniform:5')}: {oracle_risk('uniform:5', **size):.4f}")
 
 # %%
-# Tuned on a sample of contexts, as one does without theory:
+# The best parameters of a law of noise levels, and the losses of the same ridges on drawn prompts:
 
-tuned = tune_ridge(
-    Problem(dim=10, context=20, noise_law="uniform:3", scale=1), contexts=8192, rng=0
-)
-print(f"parameter {tuned.penalty:.2f}, factor on the noise estimate {tuned.multiplier:.2f}")
+best = ridge_baselines("uniform:3", **size)
+print(f"parameter {best.penalty:.2f}, factor on the noise estimate {best.multiplier:.2f}")
+tuned = {"penalty": best.penalty, "multiplier": best.multiplier, "threshold": best.threshold}
+problem = Problem(**size, noise_law="uniform:3", scale=1)
+print(simulate_ridge_baselines(problem, contexts=8192, rng=0, **tuned).losses["TunedRR"])

@@ -181,9 +181,7 @@ def test_other_polynomials():
         lambda z: np.prod(1 - z[..., None] / nodes, axis=-1), inner=lambda x: x
     )
     powers = np.array([1, -np.sum(1 / nodes), 1 / np.prod(nodes)])
-    moments = pair_moments(
-        values, order=2, alpha=3.0, outer=np.ones(values.size), inner=values
-    )
+    moments = pair_moments(values, order=2, alpha=3.0, outer=np.ones(values.size), inner=values)
     assert error < PROMISED * value
     assert value == pytest.approx(powers @ moments @ powers, rel=PROMISED)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from refusals import type_error, value_error
 
+from iclimit.asymptotics.gdpp import ridge_baselines as best_ridges
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.gdpp import ridge_baselines
-from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
+from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines
 from iclimit.simulate.prompts import draw_prompts
 
 ROUNDING = 1e-9  # relative; 1e-12 measured, more where X^T X is close to singular
@@ -125,15 +126,13 @@ def test_enormous_noise_overflows_nowhere():
     assert 1e198 < run.losses["ConstRR"].mean < math.inf
     assert run.losses["ConstRR"].standard_error == math.inf  # squares of losses overflow
     assert run.losses["AdaRR"].mean < 1e-90
-    assert tune_ridge(problem, contexts=50, rng=0).tuned_loss < 1e-90
 
 
 @pytest.mark.parametrize(("noise", "published"), TABLE.items())
 def test_published_table(noise, published):
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
     problem = Problem(dim=10, context=20, noise_law=noise, scale=1)
-    best = tune_ridge(problem, contexts=2**12, rng=4)
-    assert best.ending.converged
+    best = best_ridges(noise, context=20, dim=10)
     found = simulate_ridge_baselines(
         problem, contexts=6000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
@@ -145,37 +144,6 @@ def test_published_table(noise, published):
             Z_LIMIT * math.hypot(found.losses[name].standard_error, of_table) + TABLE_DIGITS
         )
         assert abs(found.losses[name].mean - value) < allowance, name
-
-
-def test_tuned_parameters_are_the_best():
-    """No neighbour is better on the same sample; the constant solves its equation elsewhere."""
-    problem = Problem(dim=10, context=20, noise_law="categorical:1,3", scale=1)
-    best = tune_ridge(problem, contexts=4096, rng=2)
-
-    def losses(constant, multiplier, threshold):
-        setting = {"contexts": 4096, "rng": 2, "penalty": constant, "multiplier": multiplier}
-        run = simulate_ridge_baselines(problem, **setting, threshold=threshold)
-        return {name: loss.mean for name, loss in run.losses.items()}
-
-    at_best = losses(best.penalty, best.multiplier, best.threshold)
-    assert at_best["ConstRR"] == pytest.approx(best.constant_loss, rel=1e-10)
-    assert at_best["TunedRR"] == pytest.approx(best.tuned_loss, rel=1e-10)
-    for up in (0.95, 1.05):
-        assert losses(up * best.penalty, 1, 1)["ConstRR"] > best.constant_loss
-        assert losses(1, up * best.multiplier, best.threshold)["TunedRR"] > best.tuned_loss
-        assert losses(1, best.multiplier, up * best.threshold)["TunedRR"] > best.tuned_loss
-
-
-def test_tuning_at_one_level():
-    best = tune_ridge(
-        Problem(dim=3, context=9, noise_law="fixed:1.5", scale=1), contexts=2048, rng=0
-    )
-    assert best.penalty == pytest.approx(2.25, rel=1e-3)
-    assert best.constant_loss < 1e-6
-    silent = tune_ridge(
-        Problem(dim=3, context=9, noise_law="fixed:0", scale=1), contexts=10, rng=0
-    )
-    assert (silent.penalty, silent.tuned_loss, silent.ending.converged) == (0, 0, True)
 
 
 PROBLEM = Problem(dim=2, context=6, noise_law="uniform:1", scale=1)
@@ -209,13 +177,15 @@ def test_errors():
             lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, penalty=math.inf),
             "penalty must be >= 0 and finite, got inf",
         ),
-        (
-            lambda: tune_ridge(Problem(dim=4, context=3, noise_law="fixed:1", scale=1), rng=0),
-            "problem must have context > dim, got 3 and 4",
-        ),
     ):
         value_error(message, call)
 
 
 def test_the_problem_must_be_one():
-    type_error("problem must be a Problem, got 'uniform:1'", tune_ridge, "uniform:1", rng=0)
+    type_error(
+        "problem must be a Problem, got 'uniform:1'",
+        simulate_ridge_baselines,
+        "uniform:1",
+        contexts=2,
+        rng=0,
+    )
