@@ -18,13 +18,12 @@ from typing import Any, TypeVar
 import joblib
 
 from iclimit.runs.cell import Cell, check_derived
-from iclimit.runs.reservations import Reservations
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.runs.workers import Computed, Workers
 
 Result = TypeVar("Result")
 
-# Seconds between looks for what other processes have finished that they had reserved.
+# Seconds between looks at what workers have finished.
 LOOK = 0.2
 
 
@@ -250,12 +249,9 @@ def _run(
                 except RuntimeError:  # a worker has died; what was finished before is told first
                     yield from sweep.outcomes()
                     raise
-            elif sweep.ready and not asking:  # other processes have reserved it
-                time.sleep(remaining)
     finally:
         if workers:
             workers.close(unfinished=bool(running))
-        sweep.close()
 
 
 def _collect(
@@ -336,9 +332,6 @@ class _Sweep:
     finished: dict[str, list[StoredBatch | _Part]] = field(default_factory=dict)
     reported: deque[Outcome] = field(default_factory=deque)
 
-    def __post_init__(self) -> None:
-        self.reservations = None if self.store is None else Reservations(self.store.path)
-
     def ask_next(self, cells: Iterator[Cell]) -> bool:
         """Ask for the next cell, unless it was asked for; False if there is none."""
         for cell in cells:
@@ -373,20 +366,18 @@ class _Sweep:
         work.wanted_by.append((cell, by))
 
     def next_batch(self) -> _Batch | None:
-        """Next batch to compute here; what another process has reserved stays ready."""
-        reserved = []
-        batch = None
-        while batch is None and self.ready:
+        """Next batch to compute; None if there is none yet."""
+        while self.ready:
             work = self.ready.popleft()
-            if work.batches is None and not self._start(work):
-                reserved.append(work)
-            elif work.batches:
+            if work.batches is None:
+                self._start(work)
+            if work.batches:
                 batch = work.batches.popleft()
                 work.running += 1
                 if work.batches:
                     self.ready.appendleft(work)
-        self.ready.extend(reserved)
-        return batch
+                return batch
+        return None
 
     def job(self, batch: _Batch) -> tuple[Cell, int, dict[Cell, Any], dict[str, Any]]:
         """Arguments of `iclimit.runs.workers.compute`."""
@@ -422,25 +413,18 @@ class _Sweep:
         while self.reported:
             yield self.reported.popleft()
 
-    def close(self) -> None:
-        """Leave what was not computed to others."""
-        if self.reservations:
-            self.reservations.close()
-
     def _find(self, cell: Cell, identity: str) -> _Recalled:
         if identity in self.finished:
             return _Recalled(self.finished[identity])
         return _recall(self.store, cell, identity)
 
-    def _start(self, work: _Work) -> bool:
-        """Cut what is missing by now into batches; False if another process computes it."""
+    def _start(self, work: _Work) -> None:
+        """Cut what is missing by now into batches."""
         for need, result in work.results.items():
             if isinstance(result, Exception):
                 text = f"needs {need.name}: {type(result).__name__}: {result}"
                 self._finish(work, RuntimeError(text))
-                return True
-        if self.reservations and not self.reservations.reserve(work.identity):
-            return False
+                return
         recalled = self._find(work.cell, work.identity)
         work.parts = list(recalled.batches)
         work.outdated = recalled.outdated
@@ -454,7 +438,6 @@ class _Sweep:
                 work.batches.append(_Batch(work, start, min(most, first + count - start)))
         if not work.batches:
             self._finish(work)
-        return True
 
     def _finish(self, work: _Work, failure: Exception | None = None) -> None:
         """Give the outcome to whoever asked for it."""
@@ -462,8 +445,6 @@ class _Sweep:
             return
         work.finished = True
         work.batches = deque()
-        if self.reservations:
-            self.reservations.release(work.identity)
         del self.works[work.identity]
         parts = sorted(work.parts, key=lambda part: part.first)
         if failure is not None:

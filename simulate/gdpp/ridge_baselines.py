@@ -159,8 +159,8 @@ def simulate_ridge_baselines(
         :math:`\lambda` of ConstRR; the mean noise variance by default.
     multiplier, threshold : float >= 0, optional
         m and :math:`\tau` of TunedRR; `iclimit.gdpp.ridge_baselines` has the best ones of a law.
-        Without either TunedRR is left out; if only one is given, the multiplier is 1 or there is no
-        threshold.
+        Without either TunedRR is left out; if only one is given, the multiplier is 1 or there is
+        no threshold.
     noise_estimate : {"unbiased", "biased", "least-error"}
         Estimate of the noise variance, RSS over N - d, N or N - d + 2.
     queries : bool
