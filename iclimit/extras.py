@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 
-def import_extra(module: str, extra: str, purpose: str, otherwise: str = "") -> Any:
+def import_extra(module: str, extra: str, purpose: str) -> Any:
     """Import a library that an extra brings.
 
     Parameters
@@ -15,8 +15,6 @@ def import_extra(module: str, extra: str, purpose: str, otherwise: str = "") -> 
         The extra that installs it: ``pip install 'iclimit[extra]'``.
     purpose : str
         What needs it, the beginning of the message.
-    otherwise : str
-        What can be done without it, the end of the message.
 
     Raises
     ------
@@ -28,7 +26,7 @@ def import_extra(module: str, extra: str, purpose: str, otherwise: str = "") -> 
     except ImportError as error:
         raise RuntimeError(
             f"{purpose} needs {module.split('.')[0]}, which is not installed: "
-            f"pip install 'iclimit[{extra}]'{otherwise}"
+            f"pip install 'iclimit[{extra}]'"
         ) from error
 
 

@@ -14,11 +14,6 @@ description ()             problem, seed, sections and version, as JSON
 pretraining_tasks (k, d)   and input_covariance, task_covariance: where they are given
 =========================  ==========================================================
 
-The same prompts can be written as rows of a table (.csv, .parquet), with the description beside
-it in a file of the same name that ends in .json.  Columns are ``index`` from 0, ``section``, then
-``x_1_1`` to ``x_N_d`` (the pair first, the coordinate second), ``y_1`` to ``y_N`` and ``query_1``
-to ``query_d``.
-
 Arrays are read in parts and without running what is in a file, see `iclimit.array_files`.
 """
 
@@ -31,24 +26,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.lib import format as npy
 
 from iclimit.array_files import NpzFile, open_npz, parse_npy
 from iclimit.checks import check_arguments
-from iclimit.extras import import_extra
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import Prompts
-from iclimit.tables import json_text, write_csv
+from iclimit.tables import json_text
 from iclimit.validation.instruments.models.sections import Section, plan_sections
 from iclimit.versions import versions
-
-# Section, number of the first row and numbers (n, columns) of blocks of prompts.
-Rows: TypeAlias = Iterator[tuple[str, int, np.ndarray]]
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -107,77 +97,14 @@ def write_array(
             stream.write(np.ascontiguousarray(part, dtype=dtype).tobytes())
 
 
-def columns_of(context: int, dim: int) -> list[str]:
-    """Names of the columns of numbers.
-
-    Examples
-    --------
-    >>> from iclimit.validation.instruments.models.files import columns_of
-    >>> columns_of(2, 2)
-    ['x_1_1', 'x_1_2', 'x_2_1', 'x_2_2', 'y_1', 'y_2', 'query_1', 'query_2']
-    """
-    pairs = range(1, context + 1)
-    coordinates = range(1, dim + 1)
-    inputs = [f"x_{i}_{k}" for i in pairs for k in coordinates]
-    return [*inputs, *(f"y_{i}" for i in pairs), *(f"query_{k}" for k in coordinates)]
-
-
-def write_rows(path: Path, prompts: PromptFile) -> None:
-    """Write prompts as .csv or .parquet.
-
-    Raises
-    ------
-    RuntimeError
-        If Parquet is asked for and pyarrow is not installed.
-    """
-    names = columns_of(prompts.problem.context, prompts.problem.dim)
-    write = _write_parquet if path.suffix == ".parquet" else _write_csv
-    write(path, names, _numbers(prompts), prompts.float32)
-
-
-def _numbers(prompts: PromptFile) -> Rows:
-    """Rows of a table, block by block."""
-    first = 0
-    for section, block in prompts.blocks():
-        count = len(block)
-        parts = (block.inputs.reshape(count, -1), block.labels, block.query)
-        yield section.name, first, np.concatenate(parts, axis=1)
-        first += count
-
-
-def _write_csv(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        lines = (
-            [first + k, section, *line]
-            for section, first, numbers in blocks
-            # The shortest text that is read as the same number.
-            for k, line in enumerate(
-                (numbers.astype("f4").astype(str) if float32 else numbers).tolist()
-            )
-        )
-        write_csv(file, ["index", "section", *names], lines)
-
-
-def _write_parquet(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
-    otherwise = ", or write .npz or .csv"
-    pyarrow = import_extra("pyarrow", "parquet", "Parquet", otherwise)
-    parquet = import_extra("pyarrow.parquet", "parquet", "Parquet", otherwise)
-    kind = pyarrow.float32() if float32 else pyarrow.float64()
-    fields = [("index", pyarrow.int64()), ("section", pyarrow.string())]
-    schema = pyarrow.schema([*fields, *((name, kind) for name in names)])
-    with parquet.ParquetWriter(path, schema) as writer:
-        for section, first, numbers in blocks:
-            index = np.arange(first, first + len(numbers))
-            columns = [index, [section] * len(numbers), *numbers.T]
-            arrays = [pyarrow.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-            writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
-
-
 # Version of the format.
 FORMAT = 1
 
-# Endings of files that prompts are written to.
-ENDINGS = (".npz", ".csv", ".parquet")
+# Advice to those who have a table of prompts, which iclimit 1.0 wrote.
+_TABLES = (
+    ": iclimit prompts with the same flags and -o prompts.npz writes the prompts of an earlier "
+    "table in the same order"
+)
 
 # Arrays of a problem, with their names in a file.
 ARRAYS = {
@@ -252,11 +179,10 @@ class PromptFile:
             for block in section.blocks():
                 yield section, block
 
-    def description(self, *, arrays: bool) -> str:
-        """Description as JSON, with the arrays of the problem or without them."""
-        problem = self.problem.describe()
-        if not arrays:
-            problem = {name: value for name, value in problem.items() if name not in ARRAYS}
+    def description(self) -> str:
+        """Description as JSON, without the arrays of the problem."""
+        described = self.problem.describe()
+        problem = {name: value for name, value in described.items() if name not in ARRAYS}
         content = {
             "format": FORMAT,
             "versions": {name: versions()[name] for name in ("iclimit", "numpy")},
@@ -286,11 +212,12 @@ class PromptFile:
             settings = {name: content[name] for name in ("test_prompts", "seed", "float32")}
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"prompts must be a file of iclimit prompts, got {path}") from None
-        known = (*PROBLEM, *ARRAYS)
         for name in problem:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise ValueError(f"problem takes {', '.join(known)}, got {name!r} in {path}{hint}")
+            if name not in PROBLEM:
+                hint = did_you_mean(name, PROBLEM)
+                raise ValueError(
+                    f"problem takes {', '.join(PROBLEM)}, got {name!r} in {path}{hint}"
+                )
         if version == FORMAT:
             if missing := {"context", "dim"} - problem.keys():
                 raise ValueError(f"problem must have {min(missing)}, got none in {path}")
@@ -304,7 +231,7 @@ class PromptFile:
 
 
 def write_prompts(path: Path, prompts: PromptFile) -> None:
-    """Write prompts to a file, .npz, .csv or .parquet; a table gets its description beside it.
+    """Write prompts to an .npz file.
 
     Parameters
     ----------
@@ -318,15 +245,10 @@ def write_prompts(path: Path, prompts: PromptFile) -> None:
     ValueError
         If the name has another ending.
     """
-    if path.suffix not in ENDINGS:
-        raise ValueError(f"prompts must be written to {', '.join(ENDINGS)}, got {str(path)!r}")
-    if path.suffix == ".npz":
-        with replacing(path) as partial:
-            _write_npz(partial, prompts)
-        return
-    with replacing(path) as partial, replacing(path.with_suffix(".json")) as beside:
-        write_rows(partial, prompts)
-        beside.write_text(prompts.description(arrays=True), encoding="utf-8")
+    if path.suffix != ".npz":
+        raise ValueError(f"prompts must be written to a file .npz, got {str(path)!r}")
+    with replacing(path) as partial:
+        _write_npz(partial, prompts)
 
 
 def read_prompts(path: Path) -> PromptFile:
@@ -335,7 +257,7 @@ def read_prompts(path: Path) -> PromptFile:
     Parameters
     ----------
     path : Path
-        A file of `write_prompts` that ends in .npz or .json.
+        A file of `write_prompts`.
 
     Returns
     -------
@@ -348,16 +270,9 @@ def read_prompts(path: Path) -> PromptFile:
     FileNotFoundError
         If there is no such file.
     """
-    if path.suffix == ".json":
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            text = ""
-        return PromptFile.from_description(text, path)
     if path.suffix != ".npz":
-        table = path.suffix in ENDINGS
-        hint = f": give {path.with_suffix('.json')}, its description" if table else ""
-        raise ValueError(f"prompts must be in a file .npz or .json, got {str(path)!r}{hint}")
+        hint = _TABLES if path.suffix in (".csv", ".parquet", ".json") else ""
+        raise ValueError(f"prompts must be in a file .npz, got {str(path)!r}{hint}")
     with open_npz(path) as file:
         if "description" not in file:
             present = ", ".join(file.names[:10])
@@ -387,7 +302,7 @@ def _write_npz(path: Path, prompts: PromptFile) -> None:
             yield block.inputs
 
     shapes = {"labels": (size, problem.context), "query": (size, problem.dim)}
-    description = np.array(prompts.description(arrays=False))
+    description = np.array(prompts.description())
     with zipfile.ZipFile(path, "w", strict_timestamps=False) as archive:
         write_array(archive, "description", (), description.dtype, [description])
         write_array(archive, "inputs", (size, problem.context, problem.dim), real, inputs())

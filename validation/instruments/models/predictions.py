@@ -11,7 +11,7 @@ from iclimit.array_files import StoredArray, open_npz, parse_npy
 from iclimit.notation import did_you_mean
 from iclimit.simulate.networks import load_model
 from iclimit.simulate.prompts import Prompts
-from iclimit.validation.instruments.models.files import PromptFile, columns_of
+from iclimit.validation.instruments.models.files import PromptFile
 from iclimit.validation.instruments.models.model import LARGEST, OTHER_BATCH, Model, first_unusable
 from iclimit.validation.instruments.models.sections import Section
 from iclimit.validation.instruments.reading import Table, file_columns, read_table
@@ -210,7 +210,7 @@ def _read_columns(path: Path, prompts: PromptFile) -> Table:
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     columns = file_columns(path)
     known = ("index", "prediction")
-    of_prompts = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
+    of_prompts = _prompt_columns(prompts.problem.context, prompts.problem.dim)
     for name in columns:
         if name not in of_prompts and name not in known:
             hint = did_you_mean(name, known)
@@ -231,6 +231,15 @@ def _order(table: Table, count: int) -> np.ndarray:
             raise table.fault(row + 1, "index", f"occurs twice: {place:g}")
         rows[int(place)] = row
     return rows
+
+
+def _prompt_columns(context: int, dim: int) -> set[str]:
+    """Columns of a table of prompts, such as x_1_2, y_1 and query_2, that answers may stand in."""
+    pairs = range(1, context + 1)
+    coordinates = range(1, dim + 1)
+    inputs = {f"x_{i}_{k}" for i in pairs for k in coordinates}
+    labels = {f"y_{i}" for i in pairs}
+    return {"section"} | inputs | labels | {f"query_{k}" for k in coordinates}
 
 
 def _section_of(index: int, prompts: PromptFile) -> str:
