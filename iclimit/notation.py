@@ -150,6 +150,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def replacement(name: str) -> str:
+    """Hint at what there is in place of a verb or an argument of 1.0; empty if it is neither."""
+    for row in read_table("replaced.csv"):
+        if row["old"] == name:
+            return f"; now it is {row['now']}"
+    return ""
+
+
 def attach_shelf(package: str, file: str) -> list[str]:
     """Load the names that the stub of a shelf lists, and return them.
 
@@ -193,7 +201,7 @@ def explaining(function: Function) -> Function:
                 raise
         known = [name for name in inspect.signature(function).parameters if name != "self"]
         wrong = next(name for name in named if name not in known)
-        hint = did_you_mean(wrong, known)
+        hint = replacement(f"{label}({wrong})") or did_you_mean(wrong, known)
         raise TypeError(f"{label} takes {', '.join(known)}, got {wrong!r}{hint}")
 
     return cast(Function, call)

@@ -21,6 +21,7 @@ import pytest
 import iclimit
 from iclimit.cli import build_parser, main
 from iclimit.runs import RunStore
+from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,12 +57,7 @@ SHORTENED = {
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
     "phase task_gap": "--simulate dim=12:16:20,points=2x2,repeats=2 --refine 0",
-    "train linear-transformer": "--steps 2 --contexts 500 --held-out 2000",
-    "train attention": "--steps 20 --repeats 1 --held-out 2000",
-    "train descent": "--steps 30 --training-set 2000",
     "train network": "--steps 20 --repeats 1 --held-out 2000",
-    "train lstm": "--steps 20 --held-out 2000",
-    "train softmax": "--steps 50 --repeats 2 --held-out 2000",
     "prompts": "--test-prompts 500",
 }
 
@@ -139,9 +135,10 @@ def write_runs(left_out="seed", **names):
     Path("runs.json").write_text(json.dumps(rows))
 
 
-def write_curve(of, *, column="run"):
+def write_curve(eigenvalues, *, column="run", **training):
     """A loss curve of training as curve.csv and runs.csv, the run in a column of this name."""
-    assert run(f"train descent {of} -o curve.csv") == 0
+    law = iclimit.Problem(len(eigenvalues), 20, input_covariance=eigenvalues, scale=1)
+    simulate_gradient_descent(law, **training, record=50, rng=0).write("curve.csv")
     text = Path("curve.csv").read_text().replace("repeat", column, 1)
     for name in ("curve.csv", "runs.csv"):
         Path(name).write_text(text)
@@ -167,8 +164,8 @@ def answer_prompts():
 
 def answer_table():
     """Zeros as answers to a table of prompts."""
-    assert run(SMALL_PROMPTS.replace("npz", "csv")) == 0
-    asked = len(Path("prompts.csv").read_text().splitlines()) - 1
+    assert run(SMALL_PROMPTS) == 0
+    asked = len(np.load("prompts.npz")["query"])
     Path("predictions.csv").write_text("prediction\n" + "0\n" * asked)
 
 
@@ -189,16 +186,13 @@ def simulate():
 SMALL_PROMPTS = (
     "prompts --dim 5 --context 10 --noise-variance 0.25 --test-prompts 500 -o prompts.npz"
 )
-SMALL_HEAD = "train softmax --dim 5 --context 10 --steps 20 -o head.npz"
+SMALL_HEAD = "train network --dim 5 --context 10 --steps 20 -o head.npz"
 SMALL_SIMULATION = (
     "curve icl_error --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --simulate dim=8,repeats=2 "
     "-o simulated.csv"
 )
-MERGED = "--white 5 --context 20 --heads 8 --init-scale 1e-3 --learning-rate 0.01"
-SEPARATE = (
-    "--model separate --eigenvalues 0.5,0.3,0.2 --context 20 --heads 5 --init-scale 1e-2 "
-    "--learning-rate 0.02"
-)
+MERGED = {"heads": 8, "init_scale": 1e-3, "learning_rate": 0.01, "steps": 12_000}
+SEPARATE = {"heads": 5, "init_scale": 1e-2, "learning_rate": 0.02, "steps": 9_000}
 # What a reader has before a command with this beginning.
 BEFORE = {
     "check runs.csv": write_runs,
@@ -210,18 +204,18 @@ BEFORE = {
     "fit runs.csv": write_runs,
     "fit runs.csv --free rho,tau --columns icl=test_loss": lambda: write_runs(icl="test_loss"),
     "fit runs.csv --free factor,offset": lambda: write_runs("rho"),
-    "check-curve curve.csv": lambda: write_curve(f"{MERGED} --steps 12000 --record 50"),
+    "check-curve curve.csv": lambda: write_curve([0.2] * 5, **MERGED),
     "check-curve runs.csv": lambda: write_curve(
-        f"{SEPARATE} --steps 9000 --record 50", column="seed"
+        [0.5, 0.3, 0.2], column="seed", model="separate", **SEPARATE
     ),
     "check-curve curve.json": lambda: write_published("attnM_H8_init1e-6", "curve.json"),
     "check-curve rank-1.csv": lambda: write_published("attnS_D4_H5_R1_P80000", "rank-1.csv"),
-    "fit-curve curve.csv": lambda: write_curve(f"{MERGED} --steps 12000 --record 50"),
+    "fit-curve curve.csv": lambda: write_curve([0.2] * 5, **MERGED),
     "curve": lambda: np.savetxt("eigenvalues.csv", [3, 1.5, 0.9, 0.4, 0.2]),
     "explorer --store": simulate,
     "probe prompts.npz predictions.npz": answer_prompts,
     "probe prompts.npz --model head.npz": train_head,
-    "probe prompts.json": answer_table,
+    "probe prompts.npz predictions.csv": answer_table,
     "prompts --dim 8": lambda: np.save("tasks.npy", np.eye(8)),
     "runs": simulate,
 }

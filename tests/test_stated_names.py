@@ -27,8 +27,8 @@ COMMANDS = {
     "curve-spectrum": "curve icl_error --kappa 0.5:4:30 --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 "
     "--task-spectrum powerlaw:0.5 --test-spectrum reversed",
     "phase": "phase icl_error --x tau=0.3:4:20:log --y kappa=0.2:5:20:log --alpha 2 --rho 0.1",
-    "train-softmax": "train softmax --heads 2 --held-out 50 --batch 8",
-    "train-attention": "train attention --held-out 50 --task-spectrum powerlaw:0.5",
+    "train-softmax": "train network --heads 2 --held-out 50 --batch 8",
+    "train-linear": "train network --attention linear --held-out 50 --task-spectrum powerlaw:0.5",
 }
 
 

@@ -98,8 +98,6 @@ def run_training(
     function: Callable[..., Any],
     train: Callable[..., Trained],
     settings: Mapping[str, Any],
-    *,
-    complete: Callable[[Any], bool] = lambda run: not run.interrupted,
     **identity: Any,
 ) -> Trained:
     """Result of a training with these settings, put on record if it is complete.
@@ -116,7 +114,7 @@ def run_training(
             Cell.of(function, **known),
             lambda: train(**settings),
             store=None if options.checkpoint else store,
-            complete=complete,
+            complete=lambda run: not run.interrupted,
             rng=options.rng,
             backend=options.backend,
         )

@@ -13,12 +13,13 @@ from iclimit.cli.claims import add_folder, check_folder
 from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
-from iclimit.cli.theory import add_covariance
-from iclimit.cli.values import parse_correlation, parse_names, parse_values
+from iclimit.cli.values import POWERS, parse_correlation, parse_names, parse_positive, parse_values
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from iclimit.problem import Problem
     from iclimit.statement import Derived
     from iclimit.validation import CurveCheck, CurveFit, RunCheck, RunFit
@@ -159,10 +160,49 @@ def _check(
     return result
 
 
+def parse_falling(text: str) -> np.ndarray:
+    """Parse a dimension D to eigenvalues in the proportions D, ..., 2, 1 with the sum 1."""
+    import numpy as np
+
+    lam = np.arange(parse_positive(text), 0, -1.0)
+    return lam / lam.sum()
+
+
+def parse_white(text: str) -> np.ndarray:
+    """Parse a dimension D to eigenvalues 1/D."""
+    import numpy as np
+
+    return np.full(parse_positive(text), 1 / int(text))
+
+
+def parse_eigenvalues(text: str) -> np.ndarray:
+    """Parse eigenvalues of a covariance."""
+    lam = parse_values(text)
+    for value in lam.tolist():
+        least, most = POWERS
+        if value and not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be 0 or from {least} to {most}, got {value!r}")
+    if not lam.any():
+        raise argparse.ArgumentTypeError(f"must not all be 0, got {text!r}")
+    return lam
+
+
+def _add_covariance(parser: argparse.ArgumentParser) -> None:
+    """Add --dim, --white and --eigenvalues, of which one gives the argument eigenvalues."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1"
+    for flag, parse, metavar, meaning in (
+        ("--dim", parse_falling, "D", text),
+        ("--white", parse_white, "D", "dimension; all eigenvalues 1/D instead"),
+        ("--eigenvalues", parse_eigenvalues, "LIST", "eigenvalues a,b,c instead"),
+    ):
+        group.add_argument(flag, type=parse, dest="eigenvalues", metavar=metavar, help=meaning)
+
+
 def _check_curve_flags(parser: OneLineParser) -> None:
     from iclimit.validation import check_curve
 
-    add_covariance(parser, required=True)
+    _add_covariance(parser)
     text = (
         "initial weights (.npz with value and key_query, or value, key and query), for several "
         "curves along a first axis; without them their random law is used"
@@ -256,8 +296,7 @@ def _prompts_flags(parser: OneLineParser) -> None:
     add_flag(parser, "rng")
     text = "round to single precision, which halves the file"
     parser.add_argument("--float32", action="store_true", help=text)
-    text = "file of the prompts (.npz, .csv, .parquet)"
-    add_output(parser, (".npz", ".csv", ".parquet"), text, formats=(), required=True)
+    add_output(parser, (".npz",), "file of the prompts (.npz)", formats=(), required=True)
 
 
 # Arguments of a problem that no flag gives: spectra stand for covariances.
@@ -331,11 +370,9 @@ def prompts(options: argparse.Namespace) -> None:
     Write prompts for a model that runs elsewhere, such as in PyTorch or in JAX. The
     model answers each prompt with one number, and iclimit probe judges the answers.
 
-    An .npz file has the arrays inputs (n, context, dim), labels (n, context) and
-    query (n, dim). A table (.csv, .parquet) has a row for each prompt with the
-    columns x_1_1, x_1_2, ..., y_1, ..., query_1, ..., and a .json file beside it
-    describes the prompts: that file is what iclimit probe reads. Save the answers
-    as an array predictions (n,) in an .npz file, or as a column prediction.
+    The file has the arrays inputs (n, context, dim), labels (n, context) and
+    query (n, dim). Save the answers as an array predictions (n,) in an .npz file,
+    or as a column prediction of a table (.csv, .parquet, .json).
 
     Prompts come in sections: with fresh tasks, with pretraining tasks, and with the
     order, labels, scale or noise of the examples changed. Inputs are scale times
@@ -346,9 +383,9 @@ def prompts(options: argparse.Namespace) -> None:
     --------
       iclimit prompts --dim 20 --context 40 --noise-variance 0.25 -o prompts.npz
       iclimit prompts --dim 10 --context 10 --units vonoswald2023 --float32 -o prompts.npz
-      iclimit prompts --dim 8 --context 16 --tasks tasks.npy --test-prompts 2000 -o prompts.csv
+      iclimit prompts --dim 8 --context 16 --tasks tasks.npy --test-prompts 2000 -o prompts.npz
       iclimit prompts --dim 20 --context 20 --noise-law uniform:5 \
-          --input-spectrum exponential:3 -o prompts.parquet
+          --input-spectrum exponential:3 -o prompts.npz
     """
     from iclimit.validation.instruments.models.files import PromptFile, write_prompts
 
@@ -360,13 +397,10 @@ def prompts(options: argparse.Namespace) -> None:
         for section in written.sections
     ]
     print(rows_text(sections, "text"), end="")
-    judged = options.output
-    if judged.suffix != ".npz":
-        judged = judged.with_suffix(".json")
     print(
         f"{len(written)} prompts in {options.output} ({options.output.stat().st_size / 1e6:.3g} "
         "MB). When the model has answered them: "
-        f"iclimit probe {judged} PREDICTIONS",
+        f"iclimit probe {options.output} PREDICTIONS",
         file=sys.stderr,
     )
 
@@ -395,7 +429,7 @@ def probe(options: argparse.Namespace) -> None:
     known algorithms on the same prompts, and how far their answers are from those
     of the model. -o writes a folder with report.html, report.json and the figures.
 
-    PROMPTS is the .npz file of iclimit prompts, or the .json file beside a table.
+    PROMPTS is the .npz file of iclimit prompts.
     PREDICTIONS has an array predictions (.npz), an array (.npy), or a column
     prediction (.csv, .parquet, .json), in the order of the prompts. Beside the
     predictions, an .npz file may have an array positions (m, context + 1): answers
@@ -411,7 +445,7 @@ def probe(options: argparse.Namespace) -> None:
       iclimit prompts --dim 20 --context 40 --noise-variance 0.25 -o prompts.npz
       iclimit probe prompts.npz predictions.npz
       iclimit probe prompts.npz predictions.npz -o probe-report --format json
-      iclimit probe prompts.json predictions.csv --baselines one_step,ridge --tolerance 0.05
+      iclimit probe prompts.npz predictions.csv --baselines one_step,ridge --tolerance 0.05
       iclimit probe prompts.npz --model head.npz
     """
     from iclimit.validation.instruments.models.files import read_prompts

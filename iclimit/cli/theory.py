@@ -1,22 +1,18 @@
-"""Verbs of the theory: learning rates, schedules, GD++ and the dynamics of training."""
+"""Verbs of the theory: learning rates, schedules and GD++."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output
-from iclimit.cli.values import POWERS, expects, parse_positive, parse_seed, parse_values
+from iclimit.cli.values import expects, parse_values
 from iclimit.cli.verbs import verb
 from iclimit.tables import TABLES
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
-
-    from iclimit.asymptotics.dynamics import MergedDrop, Staircase
 
 # Arguments of a learning rate that take many values.
 AXES = ("context", "dim", "noise_variance", "task_variance")
@@ -185,132 +181,3 @@ def gdpp(options: argparse.Namespace) -> None:
         place_legend(ax, legend=True)
 
     output(options, condition_number_schedule(**setting), draw)
-
-
-def parse_falling(text: str) -> np.ndarray:
-    """Parse a dimension D to eigenvalues in the proportions D, ..., 2, 1 with the sum 1."""
-    import numpy as np
-
-    lam = np.arange(parse_positive(text), 0, -1.0)
-    return lam / lam.sum()
-
-
-def parse_white(text: str) -> np.ndarray:
-    """Parse a dimension D to eigenvalues 1/D."""
-    import numpy as np
-
-    return np.full(parse_positive(text), 1 / int(text))
-
-
-def parse_eigenvalues(text: str) -> np.ndarray:
-    """Parse eigenvalues of a covariance."""
-    lam = parse_values(text)
-    for value in lam.tolist():
-        least, most = POWERS
-        if value and not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"must be 0 or from {least} to {most}, got {value!r}")
-    if not lam.any():
-        raise argparse.ArgumentTypeError(f"must not all be 0, got {text!r}")
-    return lam
-
-
-def add_covariance(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add --dim, --white and --eigenvalues, of which one gives the argument eigenvalues."""
-    group = parser.add_mutually_exclusive_group(required=required)
-    text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1"
-    more: Settings = {} if required else {"default": "4"}
-    for flag, parse, metavar, meaning in (
-        ("--dim", parse_falling, "D", text if required else f"{text} (default 4)"),
-        ("--white", parse_white, "D", "dimension; all eigenvalues 1/D instead"),
-        ("--eigenvalues", parse_eigenvalues, "LIST", "eigenvalues a,b,c instead"),
-    ):
-        group.add_argument(
-            flag, type=parse, dest="eigenvalues", metavar=metavar, help=meaning, **more
-        )
-        more = {}
-
-
-def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
-    from iclimit.asymptotics.dynamics import merged_attention_drop
-
-    text = "one matrix for key and query, or one for each"
-    parser.add_argument("model", choices=("merged", "separate"), help=text)
-    add_covariance(parser)
-    defaults = {"context": 31, "heads": 8, "init_scale": 1e-3}
-    changes: Settings = {name: {"default": default} for name, default in defaults.items()}
-    changes["heads"]["text"] = "number of heads"
-    changes["init_scale"]["text"] = "standard deviation of the initial weights"
-    add_flags(parser, merged_attention_drop, eigenvalues=None, **changes)
-    add_flag(parser, "rank", default=1)
-    text = (
-        "seed of the initial weights, the same as in iclimit train descent (default: 0 for "
-        "separate; for merged the mean drop time and its spread over seeds)"
-    )
-    parser.add_argument("--seed", type=parse_seed, dest="rng", metavar="N", help=text)
-    text = "print the loss at this many times, from 0 to beyond the last drop, not a summary"
-    parser.add_argument("--curve", type=int, metavar="POINTS", help=text)
-    add_output(parser)
-
-
-@verb("dynamics", _dynamics_flags)
-def dynamics(options: argparse.Namespace) -> None:
-    """Predict plateaus, drops and losses of training.
-
-    Predict how one linear attention layer learns from small random weights, by
-    gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors.
-    s steps of gradient descent with the learning rate r take the time 2 r s.
-
-    With merged the loss drops once. half_drop_time is the time at which half of
-    the drop has happened, std_over_seeds its standard deviation over random
-    initial weights, and effective_scale the size of the initial weights of all
-    heads together. With separate there is a row for each plateau: its loss, the
-    number of directions learned there, and of the drop before it the eigenvalue
-    that was learned, the head that learned it and half_drop_time (inf if no head
-    is left). iclimit train descent measures the same half_drop_time.
-
-    Attention scores are divided by the context length N. If they are not (--normalization
-    sum of iclimit train), give N^(1/2) X for the initial scale X, and divide times by N,
-    for merged; for separate N^(1/3) X and N^(2/3).
-
-    Examples
-    --------
-      iclimit dynamics merged --heads 8 --init-scale 1e-6
-      iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
-      iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
-      iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3
-    """
-    import numpy as np
-
-    from iclimit.asymptotics.dynamics import merged_attention_drop
-    from iclimit.results import Table
-    from iclimit.simulate.dynamics import AttentionModel, initial_weights
-    from iclimit.validation.instruments.curves.drops import predict_drops
-
-    if options.curve is not None and options.curve < 2:
-        raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
-    setting = arguments(options, merged_attention_drop)
-    model = AttentionModel(options.model, len(options.eigenvalues), options.heads, options.rank)
-    if options.model == "merged" and options.rng is None:
-        result: MergedDrop | Staircase = merged_attention_drop(**setting)
-    else:
-        weights = initial_weights(model, options.init_scale, rng=options.rng or 0)
-        law = {name: setting[name] for name in ("eigenvalues", "context", "noise_variance")}
-        result = predict_drops(weights, options.init_scale, **law)
-
-    def draw(figure: Figure) -> None:
-        from iclimit.diagrams.legends import stated, write_title
-        from iclimit.notation import PARAMETERS
-
-        ax = figure.subplots()
-        result.draw(ax, count=options.curve or 1000)
-        # The context is N in this theory.
-        symbols = PARAMETERS | {"context": replace(PARAMETERS["context"], symbol="N")}
-        names = ("context", "noise_variance", "heads", "init_scale")
-        known = {"dim": model.dim} | {name: setting[name] for name in names if setting[name]}
-        write_title(ax, None, [f"{options.model}, {stated(symbols, known)}"])
-
-    if options.curve is None:
-        output(options, result, draw)
-        return
-    times = np.linspace(0, result.end, options.curve)
-    output(options, Table.of(time=times, loss=result.loss(times)), draw)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from iclimit.notation import did_you_mean
+from iclimit.notation import did_you_mean, replacement
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -76,7 +76,8 @@ class OneLineParser(argparse.ArgumentParser):
         """Print the message with the name that was probably meant, and exit."""
         hint = ""
         if choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
-            hint = did_you_mean(choice[1], re.findall(r"[\w+-]+", choice[2]))
+            hint = replacement(f"{self.prog} {choice[1]}")
+            hint = hint or did_you_mean(choice[1], re.findall(r"[\w+-]+", choice[2]))
         elif flag := re.search("unrecognized arguments: --([^ =]+)", message):
             # Names of flags are those of the notation, with dashes.
             flags = [flag[2:].replace("-", "_") for flag in self._option_string_actions]

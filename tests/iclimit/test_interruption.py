@@ -1,6 +1,5 @@
 """Commands that are interrupted or whose reader goes away."""
 
-import csv
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ import pytest
 from started_commands import PATIENCE, send, started, wait_until, wait_until_gone
 
 from iclimit.cli import build_parser, main
+from iclimit.simulate.networks import load_model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -27,10 +27,10 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_closed_pipe_is_no_error():
-    command = "dynamics merged --curve 20000 --format csv"
+    command = "learning-rate --context 1:20000:20000 --dim 3 --format csv"
     with started(*ICLIMIT, *command.split()) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("time,loss")
+        assert process.stdout.readline().startswith("context,dim")
         process.stdout.close()
         _, errors = process.communicate(timeout=PATIENCE)
     assert errors == ""
@@ -104,21 +104,16 @@ def test_ctrl_c_keeps_finished_claims(tmp_path):
     assert report["missing"] == ["ridgeless"]
 
 
-def test_ctrl_c_ends_a_training(tmp_path, capsys):
-    path = tmp_path / "x.csv"
+def test_ctrl_c_ends_a_training(tmp_path):
+    path = tmp_path / "network.npz"
     state = tmp_path / "run.npz"
-    training = ["train", "descent", "--training-set", "60", "--record", "1"]
-    training += ["-o", str(path), "--checkpoint", str(state), "--format", "json", "--steps"]
-    with started(sys.executable, "-c", FREQUENT_CHECKPOINTS, *training, "100000000") as process:
+    training = ["train", "network", "--dim", "2", "--context", "4", "--batch", "8"]
+    training += ["--patience", "1000000", "--held-out", "50", "--checkpoint", str(state)]
+    training += ["-o", str(path), "--format", "json", "--steps"]
+    with started(sys.executable, "-c", FREQUENT_CHECKPOINTS, *training, "1000000") as process:
         wait_until(state.exists, process)
         status, out, err = send(process, signal.SIGINT)
     assert status == 130
-    assert err == "interrupted: the curves end where the training did\n"
-    last = json.loads(out)["rows"][0]["last_step"]
-    with path.open() as file:
-        steps = [int(line["step"]) for line in csv.DictReader(file)]
-    assert steps == list(range(last + 1))
-    # What is left can be continued.
-    assert main([*training, str(last + 5)]) == 0
-    capsys.readouterr()
-    assert len(path.read_text().splitlines()) == last + 7
+    assert err == "interrupted: the last run was measured where it was\n"
+    last = json.loads(out)["runs"][0]["steps"]
+    assert load_model(path).steps == last

@@ -1,6 +1,5 @@
 """The verb ``iclimit prompts``."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +19,11 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**9)
 
 
-def written(folder, flags, ending="npz"):
+def written(folder, flags):
     """Problem of the file that the verb writes, and its path."""
-    path = folder / f"prompts.{ending}"
+    path = folder / "prompts.npz"
     assert main(["prompts", *flags.split(), "--test-prompts", "5", "-o", str(path)]) == 0
-    read = path if ending == "npz" else path.with_suffix(".json")
-    return read_prompts(read).problem, path
+    return read_prompts(path).problem, path
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_flags_are_those_of_the_problem(tmp_path, flags, settings):
 
 @pytest.mark.parametrize(("flag", "value"), [("-0.5", -0.5), ("1,0.5,0.2", [1, 0.5, 0.2])])
 def test_correlations_are_a_number_or_a_list(flag, value):
-    given = ["train", "attention", "--dim", "4", "--context", "3", "--correlation", flag]
+    given = ["train", "network", "--dim", "4", "--context", "3", "--correlation", flag]
     problem = parse_problem(build_parser().parse_args([*given, "-o", "a.npz"]))
     assert problem.describe()["correlation"] == value
 
@@ -82,16 +80,16 @@ def test_tasks_from_files(tmp_path):
 
 
 def test_what_is_printed(tmp_path, capsys):
-    _, path = written(tmp_path, "--dim 4 --context 3", "csv")
+    _, path = written(tmp_path, "--dim 4 --context 3")
     shown = capsys.readouterr()
     lines = [line.split() for line in shown.out.splitlines()]
     assert lines[0] == ["section", "prompts", "question"]
-    sections = json.loads(path.with_suffix(".json").read_text())["sections"]
+    sections = {section.name: len(section) for section in read_prompts(path).sections}
     assert {line[0]: int(line[1]) for line in lines[1:]} == sections
     assert shown.err == (
         f"{sum(sections.values())} prompts in {path} ({path.stat().st_size / 1e6:.3g} MB). "
         "When the model has answered them: "
-        f"iclimit probe {path.with_suffix('.json')} PREDICTIONS\n"
+        f"iclimit probe {path} PREDICTIONS\n"
     )
 
 

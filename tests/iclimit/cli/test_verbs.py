@@ -15,6 +15,7 @@ import iclimit
 from iclimit.cli import build_parser, main
 from iclimit.cli.flags import WRITTEN, add_flags, described
 from iclimit.cli.verbs import VERBS, OneLineParser
+from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.tables import PICTURES, TABLES
 
 SETTING = "--alpha 1 --kappa 0.5 --rho 0.01"
@@ -29,24 +30,18 @@ RESULTS = {
     "learning-rate --context 5,7 --dim 3": TABLES,
     "schedule --steps 3 --ratio 0.5": TABLES,
     "gdpp --condition-number 1e4 --tol 1e-10": TABLES + PICTURES,
-    "dynamics merged --dim 2 --heads 2": TABLES + PICTURES,
-    "dynamics separate --dim 2 --heads 2 --init-scale 1e-2 --curve 20": TABLES + PICTURES,
     "check runs.csv": TABLES + PICTURES,
     "fit runs.csv": TABLES + PICTURES,
     f"check-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
     f"fit-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
-    "train descent --training-set 60 --steps 60": TABLES + PICTURES,
-    "train linear-transformer --noise-law uniform:1 --context 4 --dim 2 --starts 1 --contexts 512 "
-    "--held-out 3000": (".npz",),
-    f"train softmax {TINY}": (".npz",),
-    f"train lstm --hidden 2 {TINY}": (".npz",),
-    "prompts --dim 2 --context 3 --test-prompts 5": (".npz", ".csv", ".parquet"),
+    f"train network {TINY}": (".npz",),
+    "prompts --dim 2 --context 3 --test-prompts 5": (".npz",),
 }
 
 # How files of these endings begin.
 STARTS = {
     **{".csv": b"", ".json": (b"[", b"{"), ".png": b"\x89PNG", ".pdf": b"%PDF-"},
-    **{".svg": b"<?xml", ".nc": b"\x89HDF", ".npz": b"PK", ".html": b"<!", ".parquet": b"PAR1"},
+    **{".svg": b"<?xml", ".nc": b"\x89HDF", ".npz": b"PK", ".html": b"<!"},
 }
 
 
@@ -82,7 +77,7 @@ def test_costs_that_fail(content, message, tmp_path, capsys):
         "check own.csv -o ./own.csv",
         "fit own.csv -o own.csv",
         f"check-curve own.csv -o own.csv {CURVE}",
-        "train softmax --dim 2 --context 6 --repeats 3 --checkpoint ck.npz -o ck-2.npz",
+        "train network --dim 2 --context 6 --repeats 3 --checkpoint ck.npz -o ck-2.npz",
         "explorer --store x.html -o x.html",
         f"curve icl_error --tau 1.5:3:5 {SETTING} --simulate dim=6 --store x.csv -o x.csv",
     ],
@@ -114,9 +109,9 @@ def folder(tmp_path_factory):
     icl = iclimit.finite_size_errors(**size, rho=0.01, rng=0, draws=20).icl.mean
     row = size | {"rho": 0.01, "icl": icl, "icl_se": 0.05}
     (place / "runs.csv").write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
-    training = "train descent --training-set inf --steps 600 --record 3 --seed 1"
-    command = shlex.split(f"{training} {CURVE} -o {place / 'curve.csv'}")
-    assert main(command) == 0
+    problem = iclimit.Problem(2, 10, input_covariance=[0.6, 0.4], scale=1)
+    training = {"heads": 3, "init_scale": 1e-4, "learning_rate": 0.05, "steps": 600, "record": 3}
+    simulate_gradient_descent(problem, **training, rng=1).write(place / "curve.csv")
     return place
 
 
@@ -143,7 +138,7 @@ def test_results_are_written_in_every_ending(command, folder, tmp_path, capsys, 
         assert path.read_bytes().startswith(STARTS[ending])
         if ending in TABLES and not printed and not command.startswith(("check", "fit")):
             assert path.read_text() == result(f"{command} --format {ending[1:]}", capsys)
-    beside = {".nc"} if "phase" in command else {".json"} if "prompts" in command else set()
+    beside = {".nc"} if "phase" in command else set()
     assert {path.suffix for path in tmp_path.iterdir()} == {*endings, *beside}
     for name in ("out.doc", "none/out.csv", "none/out.npz"):
         error = refused_command(capsys, shlex.split(f"{command} -o {name}"))

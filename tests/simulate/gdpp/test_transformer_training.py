@@ -361,6 +361,18 @@ def test_starts_that_do_not_fit():
         value_error(message, train_linear_transformer, SMALL, **CHECKED, initial=initial)
 
 
+def test_a_checkpoint_goes_on_to_the_same_result(tmp_path, monkeypatch):
+    whole = train_linear_transformer(SMALL, **CHECKED)
+    settings = CHECKED | {"checkpoint": tmp_path / "run.npz"}
+    with monkeypatch.context() as patch:
+        cut(patch, 9)
+        assert train_linear_transformer(SMALL, **settings).interrupted
+    assert_same(train_linear_transformer(SMALL, **settings), whole)
+    # A finished training is only read.
+    monkeypatch.setattr(Descent, "advance", pytest.fail)
+    assert_same(train_linear_transformer(SMALL, **settings), whole)
+
+
 def test_starts_tell_trainings_apart(tmp_path):
     settings = CHECKED | {"checkpoint": tmp_path / "run"}
     train_linear_transformer(SMALL, initial=[MODEL], **settings)
