@@ -139,7 +139,7 @@ def test_a_figure_is_drawn(tmp_path):
         ),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
-        ("train network --init-scal 1", "did you mean --init-scale?"),
+        ("train network --dim 2 --context 3 --init-scal 1", "did you mean --init-scale?"),
         ("curve icl_error --tau 1 --simulate dim=x", "argument --simulate: must look like dim=80"),
         (
             "curve icl_error --tau 1 --simulate dim=8,dim=9",
