@@ -16,7 +16,7 @@ FORMULAS = {
     "pretraining/icl": "icl_error",
     "pretraining/fluctuations": "icl_spread",
     "pretraining/budgets": "budget_icl_error",
-    "pretraining/finite-size": "spectral_errors",
+    "pretraining/finite-size": "errors_at_size",
     "descent/gradient-descent": "optimal_learning_rate",
     "descent/schedules": "optimal_rates",
     "gdpp/gdpp": "condition_number_excess",

@@ -169,12 +169,12 @@ def _spreads(
     """Fields of the result at checked arguments."""
     q = context_noise(math_, alpha, rho)
     xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
-    averages = _averages(math_, q + xi, kappa)
+    moments = averages(math_, q + xi, kappa)
 
     def average(power: int, *factors: Polynomial) -> Value:
         """Average of a product of polynomials in c times a power of K."""
         coefficients = reduce(_product, factors)
-        return sum(c * averages[i][power] for i, c in enumerate(coefficients))
+        return sum(c * moments[i][power] for i, c in enumerate(coefficients))
 
     icl, idg, Q, r0 = _changes(average, tau, rho, q, xi, eta)
     gap = Change(*(a - b for a, b in zip(icl, idg, strict=True)))
@@ -282,7 +282,7 @@ def _error_slopes(
     return (icl_M, icl_dM, icl_xi), (idg_M, idg_dM, idg_xi)
 
 
-def _averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:
+def averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:
     """Averages of c^i K^p, as [i][p] (p >= 1), from power series in h at nu - h."""
     M0 = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
     y = 1 / kappa

@@ -13,7 +13,7 @@ from iclimit.asymptotics import depth as theory_of_depth
 from iclimit.asymptotics import descent, dynamics, gdpp, pretraining, spectra
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
-from iclimit.asymptotics.pretraining import spectral_equivalent
+from iclimit.asymptotics.pretraining import errors_at_size as corrected
 from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
@@ -107,10 +107,9 @@ def memorisation_width(
     return 2 * np.sqrt(q + xi)
 
 
-def spectral_errors(eigenvalues: Values, mean_square: Values, **setting: Any) -> Any:
-    """ICL and IDG error of a run of finite size, from mean moments of the context summaries."""
-    errors = spectral_equivalent.spectral_errors(eigenvalues, mean_square, **setting)
-    return np.stack(errors, axis=-1)
+def errors_at_size(**setting: Values) -> Any:
+    """ICL and IDG error of a run of finite size: the limit with its largest corrections."""
+    return np.stack(corrected.errors_at_size(**setting), axis=-1)
 
 
 def useless_rate(

@@ -2,8 +2,7 @@
 
 A row of the registry (`iclimit.registry`) that has a formula is a function of the explorer, under
 the same name in JavaScript.  Integers that the Python source counts with, such as steps, become
-cases of the function, and so do the sizes of `SIZES`.  Vectors, such as eigenvalues, have no
-range.
+cases of the function, and so do the sizes of `SIZES`.
 
 Nothing else is to be done.  The Python function is called once with recorded arrays
 (`iclimit.explorer.recording`), and what it does to them is printed
@@ -31,9 +30,6 @@ from iclimit.registry import REGISTRY, Row, parse_ranges
 
 # Arguments that the Python source counts with: each value is a case of its own.
 COUNTED = ("steps", "layers", "heads", "depth")
-
-# Arguments that are vectors of any length.
-VECTORS = ("eigenvalues", "mean_square")
 
 # What ``theory.meta`` says about a function, as it is here.
 _DESCRIBED = ("arguments", "python", "latex", "source", "ranges")
@@ -210,10 +206,7 @@ def _parameters(function: Function) -> str:
 
 
 def _record(function: Function, counts: dict[str, int]) -> str:
-    given: dict[str, Any] = {
-        name: (Recorded.vector if name in VECTORS else Recorded.variable)(name)
-        for name in function.arguments
-    }
+    given: dict[str, Any] = {name: Recorded.variable(name) for name in function.arguments}
     given |= counts
     return javascript_function(_parameters(function), _nodes(function.function(**given)))
 

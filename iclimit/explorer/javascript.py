@@ -137,7 +137,7 @@ class _Writer:
                 text = self._function(node, cases[0])
             else:
                 text = _expression(node, [self.text.get(arg, "") for arg in node.args])
-            plain = node.op in ("constant", "variable", "vector", "index", "function")
+            plain = node.op in ("constant", "variable", "index", "function")
             if not plain and (node in self.named or len(text) > _LONGEST):
                 lines.append(f"const {(name := self._name())} = {text};")
                 text = name
@@ -163,7 +163,7 @@ class _Writer:
         return self.levels[node] == self.levels[other] and node.args[1] is other.args[1]
 
     def _loop(self, sums: list[Node]) -> list[str]:
-        """Statements that add up functions over the indices of a vector."""
+        """Statements that add up functions over the indices of a table."""
         steps = []
         for node in sums:
             self.text[node] = self._name()
@@ -218,7 +218,7 @@ def _within(node: Node, path: Path) -> Path:
 def _expression(node: Node, texts: list[str]) -> str:
     if node.op == "constant":
         return _constant(node.args[0])
-    if node.op in ("variable", "vector"):
+    if node.op == "variable":
         return node.args[0]
     if node.op == "index":
         return "i"

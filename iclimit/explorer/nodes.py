@@ -52,7 +52,7 @@ class Node:
             node.op = op
             node.args = args
             node.constant = op == "constant"
-            if op in ("variable", "vector", "index"):
+            if op in ("variable", "index"):
                 node.free = frozenset({node})
             elif op == "constant":
                 node.free = frozenset()
@@ -145,20 +145,6 @@ def choose(condition: Any, yes: object, no: object) -> Any:
     if condition.constant:
         return yes if condition.args[0] else no
     return yes if yes is no else Node.of("where", condition, yes, no)
-
-
-def renamed(node: Node, old: Node, new: Node) -> Node:
-    """The same with another variable."""
-    known = {old: new}
-
-    def rename(part: object) -> Any:
-        if not isinstance(part, Node) or (old not in part.free and part is not old):
-            return part
-        if part not in known:
-            known[part] = Node.of(part.op, *map(rename, part.args))
-        return known[part]
-
-    return rename(node)
 
 
 # Terms from which on a sum is a loop.

@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 import iclimit
-from iclimit.asymptotics.pretraining import finite_size
+from iclimit.asymptotics.pretraining.errors_at_size import LOSS
 from iclimit.drawing import COLOURS
 from iclimit.explorer import points
 from iclimit.explorer.formulas import formulas
@@ -110,12 +110,7 @@ def _data(store: Path | None, docs: str) -> dict[str, Any]:
     return {
         "errors": errors,
         "presets": points.presets(errors),
-        "finite_size": {
-            "moments_loss": finite_size.MOMENTS_LOSS,
-            "shared_loss": finite_size.SHARED_LOSS,
-            "prompts_per_task": finite_size.LEAST_SHARED,
-            "context": SHORTEST,
-        },
+        "finite_size": {"loss": LOSS, "context": SHORTEST},
         "blog": points.blog_figures(),
         "training_runs": points.training_runs(),
         "docs": docs,

@@ -8,9 +8,8 @@ a formula is in the explorer as it is in Python, including its choices for accur
 * Choices are recorded with both cases, as `numpy.where` evaluates them.  A mask as an index picks
   everything, and assigning to it is a choice: ``y[mask] = f(x[mask])`` is recorded as
   ``y = where(mask, f(x), y)``.
-* Lists and loops of fixed length are unrolled.  Sums over vectors of any length
-  (`Recorded.vector`) are recorded as one node with the function that is added up, and so are
-  sums of many terms that differ by constants only, such as those of a quadrature rule.
+* Lists and loops of fixed length are unrolled.  Sums of many terms that differ by constants only,
+  such as those of a quadrature rule, are recorded as one node with the function that is added up.
 * What is found by iteration is recorded as one node with the function that is iterated
   (`iclimit.asymptotics.searches`).
 
@@ -21,19 +20,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath
-from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose, renamed
+from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose
 
 Function = Callable[..., Any]
 Items = Sequence[Any]
-
-# Index of the elements of vectors that are not added up yet.
-_INDEX = Node.of("index", 0)
 
 
 class RecordingMath(ArrayMath):
@@ -92,11 +88,6 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     @classmethod
     def variable(cls, name: str) -> Recorded:
         return cls(Node.of("variable", name))
-
-    @classmethod
-    def vector(cls, name: str) -> Recorded:
-        """Vector of any length: one element, at an index over which `numpy.sum` adds up."""
-        return cls([Node.of("element", Node.of("vector", name), _INDEX)])
 
     @property
     def node(self) -> Node:
@@ -222,7 +213,7 @@ def _sum(values: object, axis: int | None = None, keepdims: bool = False) -> Rec
     if axis is None:
         nodes = nodes.ravel()
         axis = 0
-    sums = np.asarray(np.frompyfunc(_total, 1, 1)(_added(nodes, axis)), object)
+    sums = _added(nodes, axis)
     return Recorded(np.expand_dims(sums, axis) if keepdims else sums)
 
 
@@ -241,18 +232,6 @@ def _matmul(first: np.ndarray, second: np.ndarray) -> Recorded:
     products = _added(multiply(rows[..., None], columns[..., None, :, :]), axis=-2)
     products = products[..., 0] if second.ndim == 1 else products
     return Recorded(products[..., 0] if first.ndim == second.ndim == 1 else products)
-
-
-@cache
-def _total(value: object) -> Any:
-    """Sum over the elements of vectors, if there are some."""
-    node = as_node(value)
-    if _INDEX not in getattr(node, "free", ()):
-        return node
-    index = Node.of("index", next(_NUMBERS) + 1)
-    vectors = (leaf for leaf in node.free if leaf.op == "vector")
-    vector = min(vectors, key=lambda leaf: leaf.args[0])
-    return Node.of("total", Node.of("function", index, renamed(node, _INDEX, index)), vector)
 
 
 def _extreme(name: str) -> Callable[..., Recorded]:

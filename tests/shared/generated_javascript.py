@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from iclimit.explorer.functions import COUNTED, SIZES, VECTORS, functions
+from iclimit.explorer.functions import COUNTED, SIZES, functions
 
 WIDE = 100.0
 """Ranges of a larger ratio are sampled evenly in the logarithm."""
@@ -32,10 +32,6 @@ DIFFERENCES = {"task_gap": "icl_error", "gap_spread": "icl_spread"}
 """Differences of larger numbers, relative to which they are accurate."""
 
 
-LENGTH = 8
-"""Numbers in a vector; those of an argument stand side by side in the array of points."""
-
-
 def run_node(script):
     """What Node prints, read as JSON."""
     node = shutil.which("node")
@@ -50,8 +46,6 @@ def random_points(function, count, rng):
     """Points (count, numbers) over the ranges of a function, their ends included."""
     columns = []
     for name in function.arguments:
-        if name in VECTORS:
-            continue
         low, high = function.ranges[name]
         ends = [low, high]
         if name in COUNTED:
@@ -68,41 +62,12 @@ def random_points(function, count, rng):
     if function.name in SIZES:
         size = [function.arguments.index(name) for name in ("context", "dim")]
         points[:, size] = rng.choice(SIZES[function.name], count)
-    if not set(VECTORS) & set(function.arguments):
-        return points
-    tasks = np.round(points[:, 0])
-    spectra = [drawn_spectrum(int(each), rng) for each in tasks]
-    return np.column_stack([np.array(spectra), tasks, points[:, 1:]])
-
-
-def drawn_spectrum(tasks, rng):
-    """Eigenvalues of the covariance of tasks on the sphere, and squares of their mean."""
-    w = rng.standard_normal((tasks, LENGTH))
-    w *= math.sqrt(LENGTH) / np.linalg.norm(w, axis=1, keepdims=True)
-    values, basis = np.linalg.eigh(w.T @ w / tasks)
-    return np.concatenate([np.maximum(values, 0), (w.mean(axis=0) @ basis) ** 2])
-
-
-def by_argument(function, points):
-    """Columns of points by argument; of a vector (n, LENGTH)."""
-    found = {}
-    start = 0
-    for name in function.arguments:
-        length = LENGTH if name in VECTORS else 1
-        column = points[:, start : start + length]
-        found[name] = column if name in VECTORS else column[:, 0]
-        start += length
-    return found
+    return points
 
 
 def python_values(function, points):
     """Values at points (n, arguments): (n,) or (n, m)."""
-    columns = by_argument(function, points)
-    if set(VECTORS) & set(columns):  # a spectrum for each point
-        rows = (
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        )
-        return np.array([function.function(**row) for row in rows])
+    columns = dict(zip(function.arguments, points.T, strict=True))
     single = {*COUNTED, *(("context", "dim") if function.name in SIZES else ())}
     counted = [name for name in columns if name in single]
     if not counted:
@@ -121,9 +86,8 @@ def python_values(function, points):
 
 def calls(function, points):
     """JavaScript expression of the values at the points, as a list of lists of texts."""
-    columns = by_argument(function, points).values()
     # Python writes infinities as JavaScript does.
-    rows = json.dumps([[value.tolist() for value in row] for row in zip(*columns, strict=True)])
+    rows = json.dumps(points.tolist())
     called = f"[theory.{function.name}(...row)].flat().map(String)"
     return f"{rows}.map((row) => {called})"
 

@@ -109,12 +109,10 @@ const explorer = {
     explorer.refining = setTimeout(explorer.refine, 30);
   },
 
-  // What a result leaves for a pause: curves that take longer than a frame, or its map on all
-  // points, by workers.
+  // What a result leaves for a pause: its map on all points, by workers.
   refine() {
     clearTimeout(explorer.refining);
-    const { later, finer } = explorer.result;
-    if (later) explorer.show(later());
+    const { finer } = explorer.result;
     if (finer) workers.fill(finer.grids, (found) => explorer.show(finer.finish(found)));
   },
 

@@ -61,9 +61,8 @@ const numbers = {
   },
 
   // Eigenvalues of a symmetric tridiagonal matrix: implicit QL steps, as in EISPACK.  `off[i]`
-  // stands between i and i + 1; both arrays are overwritten.  A row that is given becomes its
-  // product with the matrix of the eigenvectors.
-  tridiagonalEigenvalues(diagonal, off, row = new Float64Array(diagonal.length)) {
+  // stands between i and i + 1; both arrays are overwritten.
+  tridiagonalEigenvalues(diagonal, off) {
     const size = diagonal.length;
     for (let low = 0; low < size; low++) {
       for (let count = 0; count < 60; count++) {
@@ -85,9 +84,6 @@ const numbers = {
             break;
           }
           [sine, cosine] = [f / length, g / length];
-          const next = row[i + 1];
-          row[i + 1] = sine * row[i] + cosine * next;
-          row[i] = cosine * row[i] - sine * next;
           g = diagonal[i + 1] - shift;
           const r = (diagonal[i] - g) * sine + 2 * cosine * b;
           shift = sine * r;
@@ -115,65 +111,5 @@ const numbers = {
     const found = new Float64Array(dim);
     found.set(numbers.tridiagonalEigenvalues(diagonal, off).sort().map((v) => Math.max(v, 0)), dim - few);
     return found;
-  },
-
-  // Tridiagonal form of a symmetric matrix (rows of length n, overwritten) by reflections that
-  // leave the first direction where it is.
-  tridiagonal(matrix, n) {
-    const [diagonal, off] = [new Float64Array(n), new Float64Array(n)];
-    const [v, w] = [new Float64Array(n), new Float64Array(n)];
-    for (let k = 0; k < n; k++) {
-      diagonal[k] = matrix[k * n + k];
-      if (k === n - 1) break;
-      let square = 0;
-      for (let i = k + 1; i < n; i++) square += (v[i] = matrix[i * n + k]) ** 2;
-      off[k] = v[k + 1] > 0 ? -Math.sqrt(square) : Math.sqrt(square);
-      const scale = square - off[k] * v[k + 1];
-      if (scale === 0) continue;
-      v[k + 1] -= off[k];
-      let along = 0;
-      for (let i = k + 1; i < n; i++) {
-        let sum = 0;
-        for (let j = k + 1; j < n; j++) sum += matrix[i * n + j] * v[j];
-        along += (w[i] = sum / scale) * v[i];
-      }
-      for (let i = k + 1; i < n; i++) w[i] -= (along / (2 * scale)) * v[i];
-      for (let i = k + 1; i < n; i++) {
-        for (let j = k + 1; j < n; j++) matrix[i * n + j] -= v[i] * w[j] + w[i] * v[j];
-      }
-    }
-    return [diagonal, off];
-  },
-
-  // Eigenvalues of the covariance of drawn tasks, and the squared components of their mean along
-  // its eigenvectors, for several counts of tasks (ascending): the first ones of one sequence,
-  // uniform on the sphere |w|^2 = dim.
-  taskSpectra(counts, dim, seed) {
-    const { normal } = numbers.random(seed);
-    const [sums, sum, w] = [new Float64Array(dim * dim), new Float64Array(dim), new Float64Array(dim)];
-    let drawn = 0;
-    return counts.map((count) => {
-      for (; drawn < count; drawn++) {
-        let square = 0;
-        for (let i = 0; i < dim; i++) square += (w[i] = normal()) ** 2;
-        const length = Math.sqrt(dim / square);
-        for (let i = 0; i < dim; i++) sum[i] += w[i] *= length;
-        for (let i = 0; i < dim; i++) for (let j = 0; j <= i; j++) sums[i * dim + j] += w[i] * w[j];
-      }
-      // The mean is the first direction beside the covariance, so that it stays the first one.
-      const size = dim + 1;
-      const matrix = new Float64Array(size * size);
-      for (let i = 0; i < dim; i++) {
-        matrix[i + 1] = matrix[(i + 1) * size] = sum[i] / count;
-        for (let j = 0; j <= i; j++) {
-          matrix[(i + 1) * size + j + 1] = matrix[(j + 1) * size + i + 1] = sums[i * dim + j] / count;
-        }
-      }
-      const [diagonal, off] = numbers.tridiagonal(matrix, size);
-      const row = new Float64Array(dim);
-      [row[0]] = off;
-      const eigenvalues = numbers.tridiagonalEigenvalues(diagonal.slice(1), off.slice(1), row);
-      return { eigenvalues: eigenvalues.map((v) => Math.max(v, 0)), meanSquare: row.map((v) => v * v) };
-    });
   },
 };

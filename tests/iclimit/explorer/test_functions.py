@@ -5,11 +5,10 @@ import pytest
 from generated_javascript import assert_equal, calls, numbers, random_points, run_node
 from started_browser import console_errors, open_page
 
-from iclimit.explorer.functions import VECTORS, functions, javascript
+from iclimit.explorer.functions import functions, javascript
 
-QUICK, MANY, SPECTRA = 25, 800, 80
-"""Points of each function in Node and in a browser; there fewer if each has a spectrum of its own,
-for which Python solves a fixed point by itself."""
+QUICK, MANY = 25, 800
+"""Points of each function in Node and in a browser."""
 
 
 MAPS = {
@@ -61,8 +60,7 @@ def test_javascript_equals_python_in_a_browser(browser, tmp_path):
     page.write_text(f"<!doctype html><title>theory</title><script>{javascript()}</script>")
     open_page(browser, page)
     for function in functions():
-        count = SPECTRA if set(VECTORS) & set(function.arguments) else MANY
-        points = random_points(function, count, rng)
+        points = random_points(function, MANY, rng)
         found = browser.execute_script(f"return {calls(function, points)};")
         assert_equal(function, points, numbers(found))
     assert not console_errors(browser)

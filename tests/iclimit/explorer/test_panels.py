@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import re
 from xml.etree import ElementTree
 
@@ -14,6 +13,7 @@ from started_browser import console_errors, serious_findings
 
 import iclimit
 from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.asymptotics.pretraining.errors_at_size import LOSS
 from iclimit.asymptotics.softmax import optimal_softmax
 from iclimit.explorer.page import PANELS, explorer_page
 
@@ -73,7 +73,7 @@ def resize(browser, width, theme):
 
 def rest(browser):
     """Do at once what waits for the parameters to rest; charts are drawn after the script."""
-    script = "if (explorer.result.later) explorer.refine(); explorer.rest(); await null;"
+    script = "explorer.rest(); await null;"
     browser.execute_script(script)
 
 
@@ -152,7 +152,6 @@ def test_nothing_overflows_overlaps_or_is_empty(browser, page, width, theme):
 
 MOVED = """
 const drawn = () => {
-  if (explorer.result.later) explorer.refine();
   const { charts } = explorer.result;
   return JSON.stringify([explorer.rows(), charts.map(({ marks, title }) => [marks, title])]);
 };
@@ -247,7 +246,6 @@ def test_dashed_lines_are_the_predictions_of_the_library(browser, page, axis, se
     known = {"alpha": 1, "tau": 1, "kappa": 1} | setting
     run = {"dim": dim, "context": round(known["alpha"] * dim)}
     run |= {"tasks": round(known["kappa"] * dim), "prompts": round(known["tau"] * dim**2)}
-    draws = math.ceil(160 / dim)
     for place in range(1, len(icl[1]), len(icl[1]) // 4):
         count = round(icl[1][place] * (dim**2 if axis == "tau" else dim))
         expected = finite_size_errors(
@@ -259,9 +257,7 @@ def test_dashed_lines_are_the_predictions_of_the_library(browser, page, axis, se
             rng=0,
         )
         for value, estimate in zip(values[:, place], (expected.icl, expected.idg), strict=True):
-            # One of the 40 sets and those of the page; the equivalents differ by 3/d^2.
-            spread = estimate.standard_error * math.sqrt(1 + 40 / draws)
-            allowed = 4 * spread + 3 / dim**2 * estimate.mean
+            allowed = 4 * estimate.standard_error + LOSS / dim * estimate.mean
             assert abs(value - estimate.mean) < allowed, (axis, count)
 
 
@@ -276,26 +272,6 @@ def test_softmax_heads_of_finite_contexts(browser, page, dim, noise_ratio):
     z = (losses - exact) / errors
     assert np.all(abs(z) < 4), z
     assert np.all(errors < 0.1 * exact)
-
-
-def test_drawn_task_sets_are_on_the_sphere(browser, page):
-    load(browser, page)
-    script = """return Array.from({ length: 3000 }, (_, seed) =>
-      numbers.taskSpectra([3, 9], 6, seed + 1).map(({ eigenvalues, meanSquare }) => [
-        eigenvalues.reduce((sum, v) => sum + v, 0),
-        eigenvalues.reduce((sum, v) => sum + v ** 2, 0),
-        meanSquare.reduce((sum, v) => sum + v, 0),
-        eigenvalues.reduce((sum, v, i) => sum + v * meanSquare[i], 0),
-      ]))"""
-    found = np.array(browser.execute_script(script))
-    d = 6
-    for k, values in zip([3, 9], np.moveaxis(found, 1, 0), strict=True):
-        assert values[:, 0] == pytest.approx(d, rel=1e-12)
-        # Products of two tasks have the mean square d; m is the mean task, R their covariance.
-        expected = [d**2 / k + (1 - 1 / k) * d, d / k, (d**2 + (k - 1) * d) / k**2]
-        means = values[:, 1:].mean(axis=0)
-        errors = values[:, 1:].std(axis=0) / 3000**0.5
-        assert np.all(abs(means - expected) < 4 * errors), k
 
 
 def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser, page):
@@ -372,7 +348,7 @@ def test_the_python_script_draws_every_curve(browser, page):
                 for own, (computed, drawn, texts) in zip(ax.lines, lines, strict=False):
                     values = np.ravel(own.get_ydata()).astype(float)
                     expected = [float(text.replace("Infinity", "inf")) for text in texts]
-                    # Numbers are written with seven digits; drawn task sets are others.
+                    # Numbers are written with seven digits; predictions at finite size are others.
                     accuracy = 0.3 if drawn else 1e-9 if computed else 1e-6
                     assert values == pytest.approx(expected, rel=accuracy, abs=1e-12), link
                 assert len(ax.lines) >= len(lines), link

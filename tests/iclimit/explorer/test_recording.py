@@ -96,22 +96,3 @@ def test_tied_layers_are_steps_at_the_best_rate():
     noise = np.array([0.0, 0.3])
     exact = depth_loss(depth=3, alpha=1.5, noise_variance=noise, setting="iso")
     np.testing.assert_allclose(tied_depth_loss(3, 1.5, noise), exact.loss, rtol=1e-9)
-
-
-def test_sums_over_vectors_of_any_length_share_a_loop():
-    v = Recorded.vector("v")
-    w = Recorded.vector("w")
-    found = np.sum(v * x) / np.sum(1 / (v + w)) + np.sum(v * x)
-    assert text(found) == (
-        "let v1 = 0, v2 = 0; for (let i = 0; i < v.length; i++) "
-        "{ v1 += (v[i] * x); v2 += (1 / (v[i] + w[i])); } return ((v1 / v2) + v1);"
-    )
-
-
-def test_sums_that_need_others_come_after_them():
-    v = Recorded.vector("v")
-    found = np.sum(v / np.sum(v))
-    assert text(found) == (
-        "let v1 = 0; for (let i = 0; i < v.length; i++) { v1 += v[i]; } "
-        "let v2 = 0; for (let i = 0; i < v.length; i++) { v2 += (v[i] / v1); } return v2;"
-    )

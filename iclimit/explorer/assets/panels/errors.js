@@ -4,7 +4,6 @@
 {
   const NAMES = ["tau", "alpha", "kappa", "rho", "ridge"];
   const POINTS = { tau: 32, alpha: 40, kappa: 28 };
-  const DRAWS = 160; // task sets, times the dimension: they scatter less in larger ones
   const ENDS = { tau: [0.1, 10], alpha: [0.1, 100], kappa: [0.05, 20] };
   const slider = (name) => parameters.slider(name, { when: (s) => s.axis !== name });
   const same = (a, b) => Math.abs(a - b) <= 0.02 * Math.max(Math.abs(a), Math.abs(b)) || Math.max(a, b) < 1e-6;
@@ -20,20 +19,6 @@
       sources.get(label).push(point);
     }
     return sources;
-  };
-
-  // Spectra of drawn task sets, for the counts of tasks of a curve; those of the last curve of each
-  // kind are kept.
-  const kept = {};
-  const keyOf = (s, counts) => [s.dim, ...counts].join();
-  const drawn = (s, counts) => {
-    const key = keyOf(s, counts);
-    const kind = counts.length > 1 ? "many" : "one";
-    if (kept[kind]?.key !== key) {
-      const sets = Array.from({ length: Math.ceil(DRAWS / s.dim) }, (_, i) => numbers.taskSpectra(counts, s.dim, i + 1));
-      kept[kind] = { key, sets };
-    }
-    return kept[kind].sets;
   };
 
   // Integers of a run at the sliders, and those along a curve that belong to different points.
@@ -52,24 +37,15 @@
     return { unit, counts: [...counts].sort((one, other) => one - other) };
   };
 
-  // Errors at the reader's dimension, averaged over drawn task sets.
-  let took = 0; // milliseconds, apart from drawing
-  const LONGEST = 32;
+  // Errors at the reader's dimension.
   const predicted = (s) => {
     const size = sizes(s);
     const { unit, counts } = integers(s);
     if (s.axis !== "alpha" && size.context < explorer.data.finite_size.context) return [];
-    const sets = drawn(s, s.axis === "kappa" ? counts : [size.tasks]);
-    const started = performance.now();
-    const means = counts.map((count, i) => {
+    const means = counts.map((count) => {
       const { tasks, context, prompts } = { ...size, [VARIED[s.axis]]: count };
-      const errors = sets.map((set) => {
-        const { eigenvalues, meanSquare } = set[s.axis === "kappa" ? i : 0];
-        return theory.spectral_errors(eigenvalues, meanSquare, tasks, context, prompts, s.rho, s.ridge);
-      });
-      return [0, 1].map((part) => errors.reduce((sum, each) => sum + each[part], 0) / errors.length);
+      return theory.errors_at_size(s.dim, tasks, context, prompts, s.rho, s.ridge);
     });
-    took = performance.now() - started;
     return ["ICL", "IDG"].map((name, part) => ({
       label: `${name}, predicted at d = ${s.dim}`, colour: part, dash: true, width: 1.75,
       x: counts.map((count) => count / unit),
@@ -80,21 +56,12 @@
     }));
   };
 
-  // Whether the task sets are still to be drawn and take longer than a frame, or are the first ones.
-  // So are all on a computer that has no time for them in a frame, or is not warm yet.
-  const slow = (s) => {
-    if (took > LONGEST) return true;
-    if (s.axis === "kappa") return kept.many?.key !== keyOf(s, integers(s).counts);
-    return kept.one?.key !== keyOf(s, [sizes(s).tasks]) && (!kept.one || sizes(s).tasks * s.dim ** 2 > 5e6);
-  };
-
   const accuracy = (s, missing) => {
-    const { tasks, context, prompts } = sizes(s);
+    const { context } = sizes(s);
     const known = explorer.data.finite_size;
     if (s.axis !== "alpha" && context < known.context) return `Contexts of less than ${known.context} pairs are too short for a prediction at finite size.`;
-    if (missing) return "The prediction at finite size has no finite value here: few tasks without noise make its equations singular, or τ = 1 without a ridge its errors infinite.";
-    const loss = tasks >= 2 && tasks <= prompts / known.prompts_per_task ? known.shared_loss : known.moments_loss;
-    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, from the mean moments of the contexts, averaged over ${numbers.count(Math.ceil(DRAWS / s.dim), "drawn task set")}. At these parameters it is within about ${loss}/d = ${numbers.show((100 * loss) / s.dim, 2)} % of simulations.`;
+    if (missing) return "The prediction at finite size has no finite value here: τ = 1 without a ridge makes its errors infinite.";
+    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, the limit with its largest corrections. At nearly all parameters it is within about ${known.loss}/d = ${numbers.show((100 * known.loss) / s.dim, 2)} % of simulations; iclimit.finite_size_errors is closer.`;
   };
 
   // Whether a line can be drawn: gaps may be the lesser part of it.
@@ -107,8 +74,7 @@
     const along = numbers.keywords({ ...size, [VARIED[s.axis]]: "count" });
     return [
       `counts = ${python.list(integers(s).counts)}`,
-      `draws = ${Math.max(2, Math.ceil(DRAWS / s.dim))}  # task sets that each prediction is averaged over`,
-      `runs = [iclimit.finite_size_errors(${along}, approach="moments", draws=draws, rng=0) for count in counts]`,
+      `runs = [iclimit.finite_size_errors(${along}, approach="moments", draws=4, rng=0) for count in counts]`,
     ];
   };
 
@@ -124,7 +90,7 @@
     })).filter(isFinite);
   });
 
-  const compute = (s, complete = false) => {
+  const compute = (s) => {
     const [low, high] = ENDS[s.axis];
     const places = [...stored(s)].flatMap(([, set]) => set.map((point) => point[s.axis]));
     const reach = [Math.min(low, ...places), Math.max(high, ...places.map((place) => 1.2 * place))];
@@ -137,8 +103,7 @@
       { label: "ICL error: new tasks", x, y: icl, colour: 0, python: "icl" },
       { label: "IDG error: pretraining tasks", x, y: idg, colour: 1, python: "idg" },
     ];
-    const waiting = !complete && slow(s);
-    const dashed = waiting ? [] : predicted(s);
+    const dashed = predicted(s);
     lines.push(...dashed.filter(isFinite), ...(s.runs === "shown" ? bands(s, values, x, { icl, idg }) : []));
     const points = [];
     let count = 0;
@@ -186,7 +151,6 @@
       }],
       summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. ${!diverges ? `Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.` : "Over this range both are infinite, so that they have no curve: τ = 1 without a ridge is the interpolation threshold."}`,
       note: `${accuracy(s, dashed.length && !dashed.some(isFinite))}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
-      later: waiting ? () => compute(s, true) : undefined,
       python: setup,
       formulas: ["icl_error", "effective_ridge", "context_noise", ...(s.runs === "shown" ? ["icl_spread"] : [])],
     };
