@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.flags import add_flag
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore
-
-Trained = TypeVar("Trained")
+    from iclimit.simulate.networks import TrainedRepeats
 
 # Arguments of trainings that do not say what is trained.
 PLACE = ("rng", "backend", "checkpoint", "progress")
@@ -96,10 +95,10 @@ def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
 def run_training(
     options: argparse.Namespace,
     function: Callable[..., Any],
-    train: Callable[..., Trained],
+    train: Callable[..., TrainedRepeats],
     settings: Mapping[str, Any],
     **identity: Any,
-) -> Trained:
+) -> TrainedRepeats:
     """Result of a training with these settings, put on record if it is complete.
 
     It is known by the function, its settings and the ``identity``, which has precedence.

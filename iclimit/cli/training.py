@@ -1,9 +1,12 @@
 """The verb ``train network``: flags for a network, the law of its prompts and its training."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from dataclasses import asdict
 from functools import partial
+from typing import TYPE_CHECKING
 
 from iclimit.cli.execution import add_recording, run_training
 from iclimit.cli.flags import add_flag, add_flags, arguments
@@ -11,6 +14,9 @@ from iclimit.cli.instruments import add_problem, parse_problem, stated_covarianc
 from iclimit.cli.output import add_output, print_result
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.tables import rows_text
+
+if TYPE_CHECKING:
+    from iclimit.simulate.networks import TrainedRepeats
 
 GROUPS["train"] = ("MODEL", "Train a finite-size model and measure it on fresh prompts.")
 
@@ -88,12 +94,17 @@ def train_network(options: argparse.Namespace) -> int:
         raise ArithmeticError("every training diverged: try a smaller learning_rate or init_scale")
     if options.output:
         networks.save_model(trained.best, options.output)
-    if options.format == "text":
+    return _print_trainings(trained, options.format)
+
+
+def _print_trainings(trained: TrainedRepeats, kind: str) -> int:
+    """Print the losses of all repeats; return the exit status."""
+    if kind == "text":
         print(rows_text(trained.rows()), end="")
         if len(trained.runs) > 1:
             print(f"\n{trained}")
     else:
-        print_result(trained, options.format)
+        print_result(trained, kind)
     if trained.interrupted:
         print("interrupted: the last run was measured where it was", file=sys.stderr)
         return 130

@@ -96,3 +96,10 @@ def test_tied_layers_are_steps_at_the_best_rate():
     noise = np.array([0.0, 0.3])
     exact = depth_loss(depth=3, alpha=1.5, noise_variance=noise, setting="iso")
     np.testing.assert_allclose(tied_depth_loss(3, 1.5, noise), exact.loss, rtol=1e-9)
+
+
+def test_sums_over_the_same_constants_share_a_loop():
+    c = np.array([2.0, 3.0, 4.0, 5.0, 6.0])
+    found = text(np.sum(c * x) / np.sum(1 / (c + x)))
+    assert found.count("for (let i = 0") == 1
+    assert found.endswith("return (v2 / v3);")
