@@ -9,18 +9,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("iclimit", "asymptotics", "simulate", "validation")
 
-# Files of comparisons of theory with theory, which stand apart from the rule until they are tests.
-APART = {
-    "validation/claims/networks/algorithms.py",
-    "validation/claims/networks/gradients.py",
-    "validation/claims/pretraining/derivations.py",
-    "validation/claims/pretraining/number_systems.py",
-    "validation/claims/pretraining/other_arguments.py",
-    "validation/claims/pretraining/searched_optima.py",
-    "validation/claims/pretraining/two_routes.py",
-    "validation/claims/recurrent/dense_operator.py",
-}
-
 
 def sources():
     """Trees of the files of the library, by path."""
@@ -32,8 +20,7 @@ def sources():
         check=True,
     )
     for path in listed.stdout.split():
-        if path not in APART:
-            yield path, ast.parse((ROOT / path).read_text("utf-8"))
+        yield path, ast.parse((ROOT / path).read_text("utf-8"))
 
 
 def is_exchange(target, value):

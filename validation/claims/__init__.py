@@ -20,17 +20,16 @@ FIRST = (
     ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("softmax", "head published_layer pair limits kernels"),
-    ("networks", "sine copying softmax_layers layer_norm algorithms"),
+    ("networks", "sine copying softmax_layers layer_norm"),
     ("depth", "overthinking depth_loss untied_flow untied_depth depth_scaling compute_optimal"),
     ("depth", "online_sgd"),
     ("recurrent", "layers limits pretraining published trained flipped_labels"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions alignment"),
     ("softmax", "double_descent"),
-    ("networks", "lstm gradients"),
+    ("networks", "lstm"),
     ("spectra", "sample_covariance free_convolution transforms"),
-    ("pretraining", "mean_matrix random_points number_systems two_routes derivations"),
-    ("pretraining", "solver cost sampler exact_error"),
+    ("pretraining", "mean_matrix random_points solver cost sampler exact_error"),
 )
 
 

@@ -121,3 +121,11 @@ def test_drawn_contexts():
     error = np.hypot(2 * large.standard_error, small.standard_error)
     assert error < 0.02 * theory
     assert abs(2 * large.mean - small.mean - theory) < SIGMAS * error
+
+
+@pytest.mark.parametrize("width", [0.4, 0.8])
+def test_two_best_layers_of_finite_width(width):
+    sizes = {"alpha": 3.0, "width_ratio": width}
+    best = untied_depth(LAM, weights=LAM * TASKS, depth=2, **sizes)
+    by_steps = depth_schedule_loss(best.steps, spectrum=LAM, task_spectrum=TASKS, **sizes)
+    assert by_steps.loss == pytest.approx(best.loss * np.mean(LAM * TASKS), rel=1e-7)

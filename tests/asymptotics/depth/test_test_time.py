@@ -178,6 +178,9 @@ def test_limits():
         late = errors(alpha=alpha, tau=tau, noise_variance=noise, steps=150)[-1]
         found = limit(alpha=alpha, tau=tau, noise_variance=noise)
         assert late == pytest.approx(found, rel=2e-4)
+    dampened = {"alpha": 0.2, "tau": 6.0, "noise_variance": 0.2, "dampening": 0.65}
+    late = errors(**dampened, steps=250)[-1]
+    assert late == pytest.approx(limit(**dampened), rel=1e-3)
     assert limit(alpha=2.0, tau=math.inf) == 0
     assert limit(alpha=1.0, tau=3.0) == math.inf
     assert limit(alpha=1.0, tau=3.0, dampening=0.8) == 0

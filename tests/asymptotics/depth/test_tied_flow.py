@@ -131,3 +131,13 @@ def test_flow_that_float64_does_not_resolve_ends(monkeypatch):
     monkeypatch.setattr(sys.modules[tied_flow.__module__], "_MOST_CALLS", 5000)
     with pytest.raises(ArithmeticError, match=r"does not resolve the flow at alpha = 1e-06"):
         tied_flow(times=[1e6], depth=8, spectrum=LAM, alpha=1e-6)
+
+
+@pytest.mark.parametrize("depth", [2, 4])
+def test_loss_on_the_way_is_that_of_the_gain(depth):
+    """With noise in the labels, at times at which the flow is under way."""
+    setting = {"spectrum": LAM, "task_spectrum": OMEGA, "alpha": 2.5, "noise_variance": 0.4}
+    flow = tied_flow(times=[0.5, 3.0], depth=depth, **setting)
+    for gamma, loss in zip(flow.gamma, flow.loss, strict=True):
+        at_gain = depth_loss(depth=depth, gamma=gamma, **setting).loss
+        assert loss == pytest.approx(at_gain, rel=1e-7)

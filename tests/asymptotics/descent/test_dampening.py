@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from stationary import assert_least
 
 from iclimit.asymptotics.descent import (
     constant_schedule,
@@ -152,3 +153,11 @@ def test_the_law_is_evaluated_a_few_times(monkeypatch):
     monkeypatch.setattr("iclimit.asymptotics.descent.dampening.largest_eigenvalue_tail", counted)
     critical_dampening(0.5, context=12, dim=37, test_tasks=4)
     assert len(calls) <= 8
+
+
+@pytest.mark.parametrize(("context", "noise"), [(9, 0.1), (25, 0.25)])
+def test_optimal_dampening_is_stationary(context, noise):
+    setting = {"context": context, "dim": 5, "noise_ratio": noise}
+    unit = one_step_rate(context, 5, noise)
+    best = optimal_dampening(steps=3, **setting)
+    assert_least(lambda factor: schedule_loss([factor * unit] * 3, **setting), [best])

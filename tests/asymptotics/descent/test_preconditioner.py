@@ -16,6 +16,8 @@ from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_l
 ROUNDING = 1e-10
 # Loss against 50 digits; measured worst 1e-15.
 FLOAT64 = 1e-12
+# Loss and best matrix of small fractions against SymPy's.
+FRACTIONS = 1e-11
 # Standard errors that the worst of six simulated losses may lie off.
 SIGMAS = 4.0
 
@@ -180,7 +182,35 @@ def test_loss_of_sympy_matrices_under_noise():
     exact = {name: sympy.Matrix(value) for name, value in list(floats.items())[:2]}
     exact |= {"context": sympy.Integer(7), "noise_variance": sympy.Rational(1, 4)}
     expected = preconditioner_loss(A.astype(float), **floats)
-    assert float(preconditioner_loss(sympy.Matrix(A), **exact)) == pytest.approx(expected)
+    loss = preconditioner_loss(sympy.Matrix(A), **exact)
+    assert float(loss) == pytest.approx(expected, rel=FRACTIONS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fractions_that_float64_holds(seed):
+    """Covariances that do not commute, under noise: the loss of a matrix, and the best one."""
+    rng = np.random.default_rng(seed)
+    law = np.diag(rng.integers(1, 9, 2)) / 4 + np.array([[0, 1], [1, 0]]) / 8
+    A = rng.integers(1, 5, (2, 2)) / 16
+    size = {"context": 7, "noise_variance": 0.375}
+    task_law = law + np.array([[1.0, -0.5], [-0.5, 1.0]])
+    laws = {"input_covariance": law, "task_covariance": task_law}
+    exact_size = {"context": 7, "noise_variance": sympy.Rational(3, 8)}
+    exact_laws = {name: fractions(covariance) for name, covariance in laws.items()}
+    loss = preconditioner_loss(A, **laws, **size)
+    exact_loss = preconditioner_loss(fractions(A), **exact_laws, **exact_size)
+    assert loss == pytest.approx(float(exact_loss), rel=FRACTIONS)
+    best = optimal_preconditioner(**laws, **size)
+    exact = optimal_preconditioner(**exact_laws, **exact_size)
+    assert best.loss == pytest.approx(float(exact.loss), rel=FRACTIONS)
+    entries = [float(entry) for entry in exact.matrix]
+    assert best.matrix.ravel() == pytest.approx(np.array(entries), rel=FRACTIONS)
+
+
+def fractions(matrix):
+    """A matrix of SymPy's fractions."""
+    numbers = [sympy.Rational(*x.as_integer_ratio()) for x in matrix.ravel().tolist()]
+    return sympy.Matrix(*matrix.shape, numbers)
 
 
 @pytest.mark.slow

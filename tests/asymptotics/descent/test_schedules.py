@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from stationary import assert_least
 
 from iclimit.asymptotics.descent import (
     chebyshev_schedule,
@@ -471,3 +472,16 @@ def test_given_rates_have_their_loss_and_the_bound_of_the_best():
         assert again.loss == pytest.approx(best.loss, rel=1e-12)
         worse = given_schedule(best.rates / 2, **where)
         assert worse.loss > worse.lower_bound == pytest.approx(best.loss, rel=1e-12)
+
+
+@pytest.mark.parametrize(("context", "noise"), [(9, 0.1), (25, 0.25)])
+def test_best_rates_are_stationary(context, noise):
+    setting = {"context": context, "dim": 5, "noise_ratio": noise}
+    constant = constant_schedule(steps=3, **setting)
+    assert_least(
+        lambda rate: schedule_loss([rate, rate, rate], **setting),
+        [constant.rates[0]],
+        constant.loss,
+    )
+    two = optimal_schedule(steps=2, **setting)
+    assert_least(lambda *rates: schedule_loss(rates, **setting), [*two.rates], two.loss)

@@ -394,3 +394,24 @@ def test_loss():
     assert np.allclose(found.loss(between), losses[1:-1], rtol=1e-3)
     later = staircase(*random_start(3, 4, rank=2, scale=1e-6), noise_variance=0.2)
     assert np.allclose(later.loss(later.drop_times), middles, rtol=1e-2)
+
+
+AXES = np.eye(3)
+HEADS_OF_RANK = {1: AXES[:, None, :], 2: np.array([[AXES[0], AXES[1]], [AXES[2], 0.1 * AXES[0]]])}
+"""Directions of the rows of heads, (heads, rank, 3)."""
+
+
+@pytest.mark.parametrize("rank", HEADS_OF_RANK)
+def test_half_way_down_each_step(rank):
+    """From weights so small that the drops are far apart."""
+    size = {"lam": np.array([1.0, 0.5, 0.25]), "context": 30, "noise_variance": 0.1}
+    directions = HEADS_OF_RANK[rank]
+    rng = np.random.default_rng(rank)
+    value, norms = 1e-4 * rng.uniform(0.8, 1.2, (2, len(directions)))
+    key = norms[:, None, None] * directions
+    stair = staircase(value, key, rng.uniform(0.9, 1.1) * key, **size)
+    levels = plateau_losses(size.pop("lam"), **size)
+    assert stair.loss(0.0) == pytest.approx(levels[0], rel=1e-5)
+    assert stair.loss(np.inf) == pytest.approx(levels[-1], rel=1e-5)
+    middles = (levels[1:] + levels[:-1]) / 2
+    assert stair.loss(stair.drop_times) == pytest.approx(middles, rel=1e-5)

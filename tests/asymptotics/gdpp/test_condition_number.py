@@ -510,6 +510,12 @@ def test_large_tables_agree_with_single_counts():
         assert counts[1, i] == found
 
 
+@pytest.mark.parametrize("excess", [4.0, 99.0, 495.0])
+def test_counts_by_the_excess(excess):
+    layers = condition_number_schedule(1 + excess, tol=1e-6).gammas
+    assert steps_needed(excess=excess, tol=1e-6) == len(layers)
+
+
 def test_floats_start_below_a_googol():
     message = "condition_number at the start must be <= 1e+100 in float64 (pass mpmath numbers)"
     for start in (

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy.optimize import differential_evolution
+from stationary import assert_least
 
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp, worst_case_residual
@@ -514,3 +515,14 @@ def test_the_most_layers():
     assert degree(8) == 3280
     assert gdpp_loss(many, gammas=many[:7], ratio=0.5) < 1
     assert worst_case_residual(many, gammas=many[:7], condition_number=2.0) < 1
+
+
+@pytest.mark.parametrize(("context", "noise"), [(9, 0.1), (25, 0.25)])
+def test_two_best_layers_are_stationary(context, noise):
+    setting = {"context": context, "dim": 5, "noise_ratio": noise}
+    layers = best(2, **setting)
+
+    def loss(first, second, gamma):
+        return gdpp_loss([first, second], gammas=[gamma], **setting)
+
+    assert_least(loss, [*layers.rates, layers.gammas[0]], layers.loss)

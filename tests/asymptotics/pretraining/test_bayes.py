@@ -155,3 +155,11 @@ def test_information_of_weak_contexts_joins_that_of_others():
             theta=[known * (1 - 1e-6), known * (1 + 1e-6)], alpha=alpha, rho=0.1
         ).idg
         assert idg == pytest.approx([0.1, 1.1])
+
+
+@pytest.mark.parametrize("kappa", [0.6, 2.4])
+def test_tasks_over_dimension_or_their_logarithm(kappa):
+    point = {"alpha": 1.3, "rho": 0.3, "dim": 40}
+    by_tasks = dmmse_errors(kappa=kappa, **point).icl
+    by_theta = dmmse_errors(theta=math.log(kappa * 40) / 40, **point).icl
+    assert by_tasks == pytest.approx(by_theta, rel=1e-11)

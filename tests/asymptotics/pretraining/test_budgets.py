@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from refusals import value_error
 from scipy.optimize import minimize, minimize_scalar
+from stationary import assert_least
 
 from iclimit.asymptotics.pretraining import (
     JointSpectrum,
@@ -203,3 +204,22 @@ def test_refusals():
         compute_optimal_pretraining(
             budget=5.0, rho=0.1, cost_law=lambda tau, alpha: tau + alpha + 9
         )
+
+
+@pytest.mark.parametrize(("budget", "power"), [(8.0, 1.2), (40.0, 1.5)])
+def test_split_of_structured_data_with_another_cost_is_stationary(budget, power):
+    spectrum = JointSpectrum(
+        task=np.array([1.5, 0.5, 0.9]),
+        test=np.array([0.4, 1.2, 0.8]),
+        inputs=np.ones(3),
+        weight=np.array([0.3, 0.5, 0.2]),
+    )
+    law = {"rho": 0.3, "kappa": 1.5, "ridge": 0.2, "test_alpha": 3.0, "spectrum": spectrum}
+    best = compute_optimal_pretraining(
+        budget=budget, **law, cost_law=lambda tau, alpha: tau**power * alpha
+    )
+    assert_least(
+        lambda tau: structured_errors(tau=tau, alpha=budget / tau**power, **law).icl,
+        [best.tau],
+        best.error,
+    )

@@ -202,3 +202,85 @@ def test_threshold_of_two_levels():
         found = equation.rhs.subs({s: values[s.name] for s in equation.rhs.free_symbols})
         errors = structured_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, spectrum=spectrum)
         assert float(found) == pytest.approx(float(errors.icl), rel=rel)
+
+
+def value_at(expression, values):
+    """Value of an expression at numbers of its symbols."""
+    symbols = sorted(expression.free_symbols, key=str)
+    return sympy.lambdify(symbols, expression, "mpmath")(*(values[str(s)] for s in symbols))
+
+
+@pytest.mark.parametrize("spectrum", [None, TWO])
+def test_inflation_of_the_resolvent(spectrum):
+    """The first step, at the inflation that the resolvent of a root search has."""
+    inflation = derive_resolvent(spectrum).steps[0][1]
+    with mpmath.workdps(30):
+        x = mpmath.mpf("0.3")
+        kappa = mpmath.mpf("2.7")
+        atoms = spectrum or {1: 1}
+        s = 1 - (1 - x * resolvent(x, kappa, atoms)) / kappa
+        right_side = value_at(inflation.rhs, {"x": x, "kappa": kappa, "s": s})
+        assert abs(right_side - s) < 1e-25
+
+
+def test_steps_of_the_effective_ridge():
+    """Resolvent, inflation and ridge regression, from any effective ridge and the tau of it."""
+    equations = [equation for _, equation in derive_effective_ridge().steps]
+    regression, by_ridge, inflation, polynomial = equations
+    with mpmath.workdps(30):
+        xi = mpmath.mpf("0.6")
+        ridge = mpmath.mpf("0.25")
+        q = mpmath.mpf("0.7")
+        kappa = mpmath.mpf("2.5")
+        M = resolvent(q + xi, kappa, {1: 1})
+        tau = (1 - xi * M) / (1 - ridge / xi)
+        at = {"xi": xi, "tau": tau, "q": q, "kappa": kappa, "lambda": ridge, "M": M}
+        assert abs(value_at(by_ridge.rhs, at) - M) < 1e-25
+        s = 1 - (1 - (q + xi) * M) / kappa
+        assert abs(value_at(inflation.rhs, at) - s) < 1e-25
+        assert abs(value_at(polynomial.rhs, at)) < 1e-25
+        plain = regression.lhs.replace(sympy.Function("M"), lambda _: sympy.Symbol("M"))
+        assert abs(value_at(plain, at) - (1 - tau)) < 1e-25
+
+
+def test_inflation_and_resolvent_of_many_tasks():
+    """What is left of their series of first order is proportional to the inverse square."""
+    equations = [equation for _, equation in derive_many_tasks(TWO, order=1).steps]
+    inflation, by_tasks, _ = equations
+    with mpmath.workdps(60):
+        q = mpmath.mpf("0.7")
+        means = {
+            f"r_{{{j},{k}}}": sum(mpmath.mpf(c) ** j / (q + c) ** k for c in (1, 4)) / 2
+            for k in range(1, 4)
+            for j in (k - 1, k)
+        }
+        left = []
+        for kappa in (mpmath.mpf(10) ** 5, mpmath.mpf(10) ** 6):
+            at = means | {"q": q, "kappa": kappa}
+            M = resolvent(q, kappa, TWO)
+            s = 1 - (1 - q * M) / kappa
+            of_inflation = s - value_at(inflation.rhs, at)
+            of_resolvent = M - value_at(by_tasks.rhs, at)
+            left.append([of_inflation * kappa**2, of_resolvent * kappa**2])
+        for first, second in zip(*left, strict=True):
+            assert first != 0
+            assert abs(second / first - 1) < 1e-3
+
+
+def test_effective_ridge_at_the_threshold():
+    """It solves xi M(q + xi) = delta up to the second order in the distance delta."""
+    ridge = derive_threshold().steps[1][1]
+    with mpmath.workdps(60):
+        q = mpmath.mpf("0.7")
+        kappa = mpmath.mpf("2.5")
+
+        def M(x):
+            return resolvent(x, kappa, TWO)
+
+        values = {"q": q, "M": M(q), "M'": mpmath.diff(M, q)}
+        left = []
+        for delta in (mpmath.mpf("1e-8"), mpmath.mpf("1e-9")):
+            xi = value_at(ridge.rhs, values | {"delta": delta})
+            left.append((xi * M(q + xi) / delta - 1) / delta)
+        assert abs(left[0]) < 1e-6
+        assert abs(left[1] / left[0]) < 0.2

@@ -176,3 +176,13 @@ def test_published_gap_values_of_the_finite_ridge_table():
     for tau, alpha, kappa, rho, ridge, icl, idg in rows:
         point = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
         assert both(**point) == pytest.approx((icl, idg), abs=6e-5)  # four printed decimals
+
+
+def test_more_points_than_a_block():
+    """Large arrays are computed in blocks of 2^16 numbers."""
+    tau = np.linspace(0.5, 3, 70_000)
+    point = {"alpha": 1.5, "kappa": 1.7, "rho": 0.1, "ridge": 0.0}
+    errors = icl_error(tau=tau, **point)
+    for place in (0, -1):
+        alone = icl_error(tau=tau[place], **point)
+        assert errors[place] == pytest.approx(alone, rel=1e-11)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from stationary import assert_least
 
 from iclimit.asymptotics.pretraining import icl_error, idg_error, optimal_ridge, ridge_slope
 
@@ -67,3 +68,16 @@ def test_zero_exactly_where_a_small_ridge_hurts(objective):
     points["rho"][::5] = 0
     hurts = ridge_slope(**points, objective=objective) > 0
     assert np.array_equal(optimal_ridge(**points, objective=objective).ridge == 0, hurts)
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"tau": 0.8, "alpha": 4.0, "kappa": 0.7, "rho": 0.2},
+        {"tau": 2.2, "alpha": 1.5, "kappa": 2.5, "rho": 0.6},
+    ],
+)
+def test_best_ridge_is_stationary(point, objective):
+    best = optimal_ridge(**point, objective=objective)
+    assert_least(lambda ridge: ERRORS[objective](**point, ridge=ridge), [best.ridge], best.error)

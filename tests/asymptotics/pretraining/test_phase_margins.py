@@ -75,3 +75,21 @@ def test_slopes_take_multiprecision_numbers():
     for slope in (context_slope, ridge_slope):
         with mp.workdps(40):
             assert abs(slope(**exact(**setting)) / slope(**setting) - 1) < 1e-13
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+@pytest.mark.parametrize(("tau", "alpha", "kappa", "rho"), [row for row in SETTINGS if row[0] > 1])
+def test_powers_of_the_denominator_beyond_the_threshold(tau, alpha, kappa, rho, objective):
+    """The slopes are derivatives times the power of 1 - 1/tau that the docstrings state."""
+    error = getattr(asymptotics.pretraining, f"{objective}_error")
+    setting = {"tau": tau, "kappa": kappa, "rho": rho}
+    left = 1 - 1 / tau
+    with mp.workdps(40):
+        numbers = exact(**setting)
+        by_context = mp.diff(lambda a: error(alpha=a, **numbers), alpha)
+        numbers = exact(**setting, alpha=alpha)
+        by_ridge = mp.diff(lambda r: error(ridge=r, **numbers), 0, direction=1)
+    slope = context_slope(**setting, alpha=alpha, objective=objective)
+    assert slope == pytest.approx(float(left * alpha * by_context), rel=1e-10)
+    slope = ridge_slope(**setting, alpha=alpha, objective=objective)
+    assert slope == pytest.approx(float(left**3 * by_ridge), rel=1e-9)

@@ -326,3 +326,16 @@ def test_random_spectra_stay_within_the_bound_on_iterations():
     report = stress(spectra=20, seed=11)
     assert report["most iterations"] < MOST_STEPS / 3
     assert report["least error"] >= 0
+
+
+@pytest.mark.parametrize("slope", [0.3, 0.65])
+def test_many_levels_are_few_at_the_nodes_of_a_rule(slope):
+    """Gauss rules of a smooth law: 14 nodes are as good as 40, which start from fewer."""
+    by_nodes = []
+    for nodes in (14, 40):
+        x, weight = np.polynomial.legendre.leggauss(nodes)
+        spectrum = JointSpectrum(
+            task=1 + slope * x, test=1 + 0.3 * x, inputs=1 - slope * x, weight=weight / 2
+        )
+        by_nodes.append(errors(spectrum, tau=0.7, alpha=1.5, kappa=1.2, rho=0.1, ridge=0.2))
+    assert by_nodes[0] == pytest.approx(by_nodes[1], rel=1e-10)

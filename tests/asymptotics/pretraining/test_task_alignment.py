@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from stationary import assert_least
 
 from iclimit.asymptotics.pretraining import (
     best_test_covariance,
@@ -126,6 +127,11 @@ def test_best_test_covariances(setting):
     ]
     assert permuted.icl == pytest.approx(min(every), rel=EXACT)
     assert at_trace.icl < permuted.icl
+    alone = [
+        icl(dataclasses.replace(SPECTRUM, test=trace / weight * row), **setting)
+        for weight, row in zip(SPECTRUM.weight, np.eye(4), strict=True)
+    ]
+    assert at_trace.icl == pytest.approx(min(alone), rel=EXACT)
     worst = worst_test_covariance(spectrum=SPECTRUM, **setting)
     ordered = worst_test_covariance(spectrum=SPECTRUM, **setting, fixed="spectrum")
     assert ordered.icl == pytest.approx(max(every), rel=EXACT)
@@ -195,3 +201,18 @@ def test_where_more_tasks_hurt():
 
 def test_kernel_alignment_of_any_scale():
     assert cka(JointSpectrum.of_matrices([1e-200, 0.0])) == pytest.approx(1.0)
+
+
+def test_best_training_covariance_is_stationary():
+    """Trace that moves between the two atoms of the largest variances."""
+    spectrum = spectrum_of([1.5, 0.5, 0.9], [0.4, 1.2, 0.8], [1.0, 1.0, 1.0], [0.3, 0.5, 0.2])
+    setting = {"tau": 2.0, "alpha": 2.5, "kappa": 1.5, "rho": 0.3, "ridge": 0.2} | TESTS
+    best = best_training_covariance(spectrum=spectrum, **setting)
+    *_, second, first = np.argsort(best.spectrum.task)
+    direction = (np.eye(3)[first] - np.eye(3)[second]) / best.spectrum.weight
+
+    def error(size):
+        task = best.spectrum.task + (size - 1) * direction
+        return icl(dataclasses.replace(best.spectrum, task=task), **setting)
+
+    assert_least(error, [1.0], best.icl)

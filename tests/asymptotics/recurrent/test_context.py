@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from stationary import assert_least
 
 from iclimit.asymptotics.pretraining import icl_error
 from iclimit.asymptotics.recurrent import (
@@ -96,6 +97,9 @@ def test_endless_contexts():
             for alpha in (np.inf, 1e3)
         )
         assert endless == pytest.approx(long, rel=ROUNDING)
+        gates = {"forgetting": omega, "drift": drift}
+        long = gated_error(alpha=1e3, **gates, **setting)
+        assert gated_error(alpha=np.inf, **gates, **setting) == pytest.approx(long, rel=ROUNDING)
     assert effective_context(alpha=np.inf, drift=0.1, **setting) == 0
     assert effective_context(alpha=np.inf, **setting) == np.inf
     assert gated_error(alpha=np.inf, **setting) == 0.2
@@ -120,3 +124,14 @@ def test_best_forgetting_is_unbeaten(correlation):
     assert at_best == pytest.approx(best.error, rel=ROUNDING)
     free = [optimal_gates(context=10 * dim, dim=dim, **setting).alpha for dim in (40, 80)]
     assert 2 * free[1] - free[0] == pytest.approx(best.alpha, rel=2e-3)
+
+
+@pytest.mark.parametrize(("rho", "drift", "correlation"), [(0.2, 0.3, -0.3), (0.9, 0.8, 0.5)])
+def test_best_forgetting_is_stationary(rho, drift, correlation):
+    setting = {"rho": rho, "drift": drift, "correlation": correlation}
+    best = optimal_forgetting(**setting)
+    assert_least(
+        lambda omega: gated_error(alpha=np.inf, forgetting=omega, **setting),
+        [best.forgetting],
+        best.error,
+    )

@@ -3,10 +3,10 @@
 import mpmath
 import numpy as np
 import pytest
+from dense_operator import dense_errors, sums_over_tokens
 
 from iclimit.asymptotics.pretraining import icl_error, idg_error
 from iclimit.asymptotics.recurrent import correlated_query_errors, effective_context
-from iclimit.validation.claims.recurrent.dense_operator import dense_errors, sums_over_tokens
 
 SETTINGS = [
     {"tau": 2, "alpha": 3, "kappa": 1.5, "rho": 0.1, "ridge": 0.05, "correlation": 0.6},

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import sympy
 from scipy.integrate import solve_ivp
+from stationary import assert_least
 
 from iclimit.asymptotics.recurrent import (
     constant_delta_step,
@@ -113,3 +114,12 @@ def test_best_constant_step_is_unbeaten(drift):
     if not drift:
         schedule = optimal_delta_step(alpha=alpha, rho=rho).error
         assert np.all(schedule <= best.error * (1 + 1e-14))
+
+
+@pytest.mark.parametrize(("alpha", "rho", "drift"), [(1.6, 0.3, 0.2), (4.2, 0.8, 0.7)])
+def test_best_constant_step_is_stationary(alpha, rho, drift):
+    setting = {"alpha": alpha, "rho": rho, "drift": drift}
+    best = constant_delta_step(**setting)
+    assert_least(
+        lambda step: delta_rule_error(**setting, step_size=step), [best.step_size], best.error
+    )

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.recurrent import delta_rule_error, optimal_tracking, recurrent_errors
+from iclimit.asymptotics.recurrent.errors import token_moments
 
 # Standard errors that the worst of all positions may lie off; neighbours are correlated.
 SIGMAS = 4.0
@@ -278,3 +279,20 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             recurrent_errors(rule, **{"dim": 3, "context": 6} | more)
+
+
+def test_moments_token_by_token():
+    """The recursion of alike channels, which is written out a second time."""
+    law = {"dim": 3, "rho": 0.3, "drift": 0.4}
+    gates = np.array([0.7, 0.95, 0.6, 0.8])
+    steps = np.array([0.5, 0.3, 0.8, 0.6])
+    layer = {"gates": gates, "step_sizes": steps, "writes": steps}
+    errors = recurrent_errors("gated-delta", context=4, **law, **layer)
+    power = 0.0
+    signal = 0.0
+    for gate, step in zip(gates, steps, strict=True):
+        power, signal, _ = token_moments(
+            power=power, signal=signal, gate=gate, step_size=step, write=step, **law
+        )
+    assert errors.power[-1] == pytest.approx(power, rel=ROUNDING)
+    assert errors.signal[-1] == pytest.approx(signal, rel=ROUNDING)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from stationary import assert_least
 
 from iclimit.asymptotics.pretraining import bayes_error
 from iclimit.asymptotics.recurrent import forgetting, forgetting_error, optimal_memory
@@ -103,3 +104,14 @@ def test_best_memory_is_unbeaten():
     scan = [least(omega) for omega in np.linspace(0.5, 1.5, 5) * best.forgetting]
     assert min(scan) >= best.error - 1e-10
     assert min(scan) == pytest.approx(best.error, rel=1e-6)
+
+
+@pytest.mark.parametrize(("alpha", "rho", "drift"), [(1.6, 0.3, 0.2), (4.2, 0.8, 0.7)])
+def test_best_memory_is_stationary(alpha, rho, drift):
+    setting = {"alpha": alpha, "rho": rho, "drift": drift}
+    best = optimal_memory(**setting)
+
+    def error(penalty, omega):
+        return forgetting_error(**setting, penalty=penalty, forgetting=omega)
+
+    assert_least(error, [best.penalty, best.forgetting], best.error)

@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from stationary import assert_least
 
 from iclimit.asymptotics.recurrent import (
     delta_rule_error,
@@ -68,3 +69,13 @@ def test_many_digits():
             assert abs(wrong) < 1e-30
         found = optimal_tracking(drift=drift, rho=rho).error
         assert found == pytest.approx(float(exact.error), rel=ROUNDING)
+
+
+@pytest.mark.parametrize(("drift", "rho"), [(0.2, 0.3), (0.9, 0.8)])
+def test_best_memory_is_stationary(drift, rho):
+    best = optimal_tracking(drift=drift, rho=rho)
+
+    def error(step, forgetting):
+        return tracking_error(drift=drift, rho=rho, step_size=step, forgetting=forgetting)
+
+    assert_least(error, [best.step_size, best.forgetting], best.error)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import sympy
+from scipy.stats import norm
 
 from iclimit.asymptotics.softmax import (
     finite_rank_loss,
@@ -173,3 +174,26 @@ def test_whole_tokens_of_one_pair():
         covariance=lambda x, z: 0.625 * x * z, inputs=(1, 2), context=1
     )
     assert inputs_only.loss == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("context", [1, 4])
+@pytest.mark.parametrize("slope", [1.2, 2.7])
+def test_whole_tokens_of_gaussian_coefficients(slope, context):
+    """Labels say nothing beside the inputs then; bins of whole tokens reveal 3 % at most."""
+    z = norm.ppf((np.arange(81) + 0.5) / 81)
+    coefficients = np.stack(np.meshgrid(z, z)).reshape(2, -1) / np.std(z)
+
+    def features(x):
+        return np.stack([np.ones_like(x), slope * x])
+
+    f = features((np.arange(1000) + 0.5) / 500 - 1)
+    best = whole_token_optimum(
+        features=features, coefficients=coefficients, inputs=(-1.0, 1.0), context=context, bins=32
+    )
+    inputs_only = finite_rank_loss(
+        task_covariance=np.eye(2),
+        feature_moments=f @ f.T / 1000,
+        scaled_moments=f / np.sum(f**2, axis=0) @ f.T / 1000,
+        context=context,
+    )
+    assert best.loss == pytest.approx(inputs_only, rel=0.03)

@@ -8,6 +8,7 @@ import pytest
 import sympy
 from scipy.integrate import quad
 from scipy.stats import norm
+from stationary import assert_least
 
 from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
 from iclimit.asymptotics.softmax.brackets import brackets, query_norms
@@ -158,7 +159,7 @@ def test_best_heads(context, heads, temperature, least):
 
 @pytest.mark.parametrize(
     ("context", "dim", "noise"),
-    [(2, 1, 0.0), (10**6, 1, 0.0), (10**6, 300, 0.0), (2, 1000, 1e6), (30, 4, 40.0)],
+    [(2, 1, 0.0), (2, 1, 0.6), (10**6, 1, 0.0), (10**6, 300, 0.0), (2, 1000, 1e6), (30, 4, 40.0)],
 )
 def test_optimum_is_one(context, dim, noise):
     size = {"context": context, "dim": dim, "noise_variance": noise}
@@ -295,3 +296,23 @@ def test_losses_and_temperatures_too_large_for_a_number():
     assert softmax_loss(0.5, value=1e200, context=10, dim=10) == math.inf
     with pytest.raises(ValueError, match=r"inverse_temperature must be from -9\.86e\+98 to "):
         softmax_loss(1e300, value=1.0, context=10, dim=10)
+
+
+@pytest.mark.parametrize(("heads", "context", "noise"), [(1, 9, 0.4), (2, 25, 1.7)])
+def test_best_heads_are_stationary(heads, context, noise):
+    size = {"context": context, "dim": 5, "noise_variance": noise, "heads": heads}
+    best = optimal_softmax(**size)
+
+    def loss(temperature, value):
+        return softmax_loss(temperature, value=value, **size)
+
+    assert_least(loss, [best.inverse_temperature, best.value], best.loss)
+
+
+@pytest.mark.parametrize(("temperature", "value", "noise"), [(0.3, 0.9, 0.0), (0.8, 0.4, 0.7)])
+def test_one_pair_has_all_the_weight(temperature, value, noise):
+    """A head answers with its label, and two opposite ones with nothing."""
+    size = {"context": 1, "dim": 3, "noise_variance": noise, "value": value}
+    one_head = softmax_loss(temperature, heads=1, **size)
+    assert one_head == pytest.approx(3 + value**2 * (3 + noise), rel=AVERAGES)
+    assert softmax_loss(temperature, heads=2, **size) == pytest.approx(3.0, rel=AVERAGES)

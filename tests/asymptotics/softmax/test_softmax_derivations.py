@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import pytest
 import sympy
 from scipy import stats
@@ -14,7 +15,11 @@ from iclimit.asymptotics.softmax import (
     long_context_softmax,
     optimal_softmax,
     sine_optimum,
+    softmax_loss,
 )
+
+DIGITS = 1e-18
+"""Differences of steps and functions with 40 digits; numerical slopes have half of them."""
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -68,3 +73,36 @@ def test_sines():
     assert sympy.simplify(covariance - kappa * sympy.cos(x - z)) == 0
     with pytest.raises(ValueError, match="heads must be 1 or 2, got 3"):
         derive_softmax_head(3)
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"c": 0.7, "v": 0.2, "t": 0.5}, {"c": 1.9, "v": 0.9, "t": 0.8}]
+)
+def test_every_step_of_one_head(numbers):
+    """Slopes are differences of the functions of numbers, with many digits."""
+    steps = [equation for _, equation in derive_softmax_head().steps]
+    loss, value, shortened, since, rising, temperature, result = steps
+    with mpmath.workdps(40):
+        at = {name: mpmath.mpf(number) for name, number in numbers.items()}
+        setting = {"ratio": at["c"], "noise_ratio": at["v"], "heads": 1}
+        t = at["t"]
+        best = optimal_softmax(**setting)
+        efficiency = heads_efficiency([t])
+        least = (at["c"] + at["v"]) / (efficiency + at["c"] + at["v"])
+        u = evaluated(value.rhs, at)
+        slope = mpmath.diff(lambda u: softmax_loss(t, value=u, **setting), u)
+        assert abs(slope) < DIGITS
+        assert abs(evaluated(loss.rhs, at | {"u": u}) - least) < DIGITS
+        assert abs(evaluated(shortened.rhs, at) - efficiency) < DIGITS
+        by_efficiency = since.rhs.subs(shortened.lhs, sympy.Symbol("e"))
+        assert abs(evaluated(by_efficiency, at | {"e": efficiency}) - least) < DIGITS
+        slope = mpmath.diff(lambda t: heads_efficiency([t]), t)
+        assert abs(evaluated(rising.lhs, at) - slope) < DIGITS
+        assert abs(evaluated(temperature.rhs, at) - best.inverse_temperature) < DIGITS
+        assert abs(evaluated(result.rhs, at) - best.loss) < DIGITS
+
+
+def evaluated(expression, values):
+    """Value of an expression at numbers of its symbols, with the digits of mpmath."""
+    symbols = sorted(expression.free_symbols, key=str)
+    return sympy.lambdify(symbols, expression, "mpmath")(*(values[str(s)] for s in symbols))

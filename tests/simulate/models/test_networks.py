@@ -28,11 +28,25 @@ NETWORKS = [
     AttentionNetwork(3, layers=3, heads=2, shared=True, layer_norm=True),
     AttentionNetwork(3, layers=2, attention=("softmax", "linear"), tokens="separate", positions=4),
     AttentionNetwork(3, attention="linear", width=5, embedding_mlp=6),
+    AttentionNetwork(3, layers=2, attention=("linear", "softmax")),
+    AttentionNetwork(
+        3,
+        layers=2,
+        heads=2,
+        width=6,
+        mlp=5,
+        layer_norm=True,
+        include_query=True,
+        tokens="separate",
+        positions=2,
+        embedding_mlp=4,
+    ),
     EmbeddedDescent(3, width=3, mlp=5),
     LinearAttention(3),
     LinearAttention(3, heads=3, include_query=True),
     LinearAttention(3, layers=3, heads=2, include_query=True),
     LinearAttention(3, layers=2, shared=True),
+    LinearAttention(3, layers=2, heads=2, shared=True, include_query=True),
     LstmNetwork(3, hidden=5),
     LstmNetwork(3, hidden=5, bidirectional=True),
     LstmNetwork(3, hidden=5, layers=3, bidirectional=True),
@@ -44,6 +58,9 @@ NETWORKS = [
     RecurrentLayer(3, by_channel=True, by_token=True, preconditioned=True, context=4),
     RecurrentLayer(3, selective=True),
     RecurrentLayer(3, corrects=False, by_channel=True, selective=True),
+    RecurrentLayer(
+        3, by_channel=True, by_token=True, preconditioned=True, context=4, selective=True
+    ),
 ]
 ROUNDING = 1e-12  # of the largest entry; the largest seen is 1e-15
 

@@ -150,3 +150,31 @@ def test_blocks_change_nothing():
     predict = predictors.linear_predictor(lambda each: predictors.regression_weights(each, 0.0))
     blockwise = predictors.in_blocks(predict, predictors.BLOCK_NUMBERS // 7)
     assert np.array_equal(blockwise(drawn), predict(drawn))
+
+
+@pytest.mark.parametrize("gate", [1.0, 0.85])
+def test_delta_rule_takes_one_pair_after_the_other(prompts, gate):
+    steps = np.linspace(0.2, 0.05, prompts.labels.shape[1])
+    expected = []
+    for x, y in contexts(prompts):
+        w = np.zeros(3)
+        for step, token, label in zip(steps, x, y, strict=True):
+            w = gate * w
+            w = w + step * (label - token @ w) * token
+        expected.append(w)
+    assert_weights(predictors.delta_rule_weights(prompts, steps, gate), expected)
+
+
+def test_lasso_without_a_penalty_is_least_squares():
+    """To the tolerance of its sweeps, where the contexts determine the weights."""
+    drawn = sample_prompts(Problem(dim=3, context=12, noise_variance=0.5, scale=1), 5, rng=0)
+    expected = predictors.regression_weights(drawn, 0.0)
+    assert np.allclose(predictors.lasso_weights(drawn, 0.0), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_smoother_is_a_mean_with_gaussian_weights(prompts):
+    answers = predictors.gaussian_smoother(prompts, 0.9)
+    for index, (x, y) in enumerate(contexts(prompts)):
+        distance = np.sum((x - prompts.query[index]) ** 2, axis=1)
+        expected = np.average(y, weights=np.exp(-distance / (2 * 0.9**2)))
+        assert answers[index] == pytest.approx(expected, rel=ROUNDING)

@@ -5,10 +5,11 @@ import pytest
 
 from iclimit.problem import Problem
 from iclimit.simulate.descent.steps import descend
-from iclimit.simulate.probing.predictors import dmmse_weights, linear_predictor
+from iclimit.simulate.probing.predictors import delta_rule_weights, dmmse_weights, linear_predictor
 from iclimit.simulate.probing.prefixes import (
     by_prefix,
     first_pairs,
+    prefix_delta_rule,
     prefix_dmmse,
     prefix_regression,
 )
@@ -88,3 +89,21 @@ def test_predictors_get_the_pairs_before_a_position():
     for position in range(5):
         weights = np.einsum("nl,nld->nd", drawn.labels[:, :position], drawn.inputs[:, :position])
         assert np.allclose(found[:, position], np.sum(weights * x[:, position], axis=1))
+
+
+def test_dmmse_after_the_whole_context_is_dmmse():
+    tasks = np.random.default_rng(2).standard_normal((5, 4))
+    drawn = sample_prompts(Problem(dim=4, context=10, noise_variance=0.5, scale=1), 200, rng=0)
+    expected = np.sum(dmmse_weights(drawn, tasks) * drawn.query, axis=1)
+    np.testing.assert_allclose(prefix_dmmse(drawn, tasks)[:, -1], expected, rtol=0, atol=1e-10)
+
+
+def test_delta_rule_is_that_of_every_prefix():
+    drawn = sample_prompts(Problem(dim=3, context=6, noise_variance=0.2, scale=1), 5, rng=0)
+    steps = np.linspace(0.2, 0.05, 6)
+    answers = prefix_delta_rule(drawn, steps)
+    assert np.array_equal(answers[:, 0], np.zeros(5))
+    for count in range(1, 7):
+        cut = first_pairs(drawn, count)
+        expected = np.sum(delta_rule_weights(cut, steps[:count]) * cut.query, axis=1)
+        np.testing.assert_allclose(answers[:, count], expected, rtol=1e-10)

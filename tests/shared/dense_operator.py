@@ -9,8 +9,10 @@ from scipy.optimize import brentq
 
 # Eigenvalues of the task covariance.
 SIZE = 600
-# Dimension of a long context, and tokens beyond which no token sees the query.
-TOKENS, NEAR = 4000, 400
+# Dimension of a long context.
+TOKENS = 4000
+# Tokens beyond which no token sees the query.
+NEAR = 400
 
 
 def spectrum(kappa: float) -> tuple[np.ndarray, np.ndarray]:
