@@ -28,7 +28,7 @@ FIRST = (
     ("pretraining", "structured_directions alignment"),
     ("softmax", "double_descent"),
     ("networks", "lstm"),
-    ("spectra", "sample_covariance free_convolution transforms"),
+    ("spectra", "sample_covariance free_convolution"),
     ("pretraining", "mean_matrix random_points solver cost sampler exact_error"),
 )
 
