@@ -113,8 +113,8 @@ def seeds() -> str:
         "Kolmogorov-Smirnov test, which takes them as independent, are too small.  Published runs "
         "are the same in all of them, and what chance did to these counts once for each: those of "
         "correlated contexts lie above their prediction, by nearly two standard errors together, "
-        "which shows in the mean of *recurrent*.  Rows without a p-value lost the comparisons of a "
-        "claim that is a test now."
+        "which shows in the mean of *recurrent*.  Rows without a p-value lost the comparisons of "
+        "a claim that is a test now."
     )
     rows = read_reference(f"{LARGEST}/seeds.csv")
     return f"{text}\n\n" + table("25 12 12 12 13 13 13", seeds_table(rows))
