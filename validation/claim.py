@@ -1,7 +1,7 @@
 """What a claim is: a statement of the theory, the runs that test it, and the judgement.
 
-A claim holds the theory to a simulation or to what is in print.  What holds theory to other theory,
-or code to its definition, is a test.
+A claim holds the theory to a simulation or to what is in print.  What holds theory to other
+theory, or code to its definition, is a test.
 
 Claims are data, one in a file of ``validation/claims/``, and the file reads from top to bottom:
 
