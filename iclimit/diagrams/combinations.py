@@ -5,6 +5,7 @@ is named in ``registry.csv`` or ``boundaries.csv``, takes its parameters as keyw
 broadcasts, except over the parameters that the registry marks as single.
 """
 
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,28 +69,16 @@ def ridgeless_budget_tau(budget: Values, rho: Values) -> Any:
     return pretraining.compute_optimal_pretraining(budget=budget, rho=rho, ridge=0).tau
 
 
-def idg_context_slope(
-    tau: Values, alpha: Values, kappa: Values, rho: Values, ridge: Values = 0.0
-) -> Any:
-    """Slope of the error on the pretraining tasks in the context length."""
-    return pretraining.context_slope(
-        objective="idg", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
-    )
+# Slope of the error on the pretraining tasks in the context length.
+idg_context_slope = partial(pretraining.context_slope, objective="idg")
 
-
-def idg_ridge_slope(tau: Values, alpha: Values, kappa: Values, rho: Values) -> Any:
-    """Slope of the error on the pretraining tasks in the ridge, at ridge 0."""
-    return pretraining.ridge_slope(objective="idg", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+# Slope of the error on the pretraining tasks in the ridge, at ridge 0.
+idg_ridge_slope = partial(pretraining.ridge_slope, objective="idg")
 
 
 def fixed_tasks_dmmse_error(rho: Values) -> Any:
     """Error on fresh tasks of dMMSE that knows a number of tasks of the order of the dimension."""
     return 2 + rho
-
-
-def label_variance(rho: Values) -> Any:
-    """Variance of the labels, the error of predicting 0."""
-    return 1 + rho
 
 
 def memorisation_width(

@@ -15,7 +15,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -53,32 +52,22 @@ _SYMBOL = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Comments:
-    """What the docstring of a module or a shelf says about its formulas.
+def _docstring(place: str) -> str:
+    """Docstring of a module or a shelf of the theory that is loaded; empty for anything else."""
+    return getattr(sys.modules.get(f"iclimit.asymptotics.{place}"), "__doc__", None) or ""
 
-    Attributes
-    ----------
-    page : (str, str) or None
-        Page of the documentation and its title.
-    symbols : tuple of (str, str)
-        Symbols in LaTeX, with what they mean.
-    """
 
-    page: tuple[str, str] | None
-    symbols: tuple[tuple[str, str], ...]
+def stated_page(place: str) -> tuple[str, str] | None:
+    """Page of the documentation and its title, from the comment of a module or a shelf."""
+    page = re.search(r"(?m)^\.\. page: (\S+): (.+)$", _docstring(place))
+    return (page[1], page[2]) if page else None
 
 
 @cache
-def comments(place: str) -> Comments:
-    """Comments of a module or a shelf of the theory, which is loaded; none of anything else."""
-    doc = getattr(sys.modules.get(f"iclimit.asymptotics.{place}"), "__doc__", None) or ""
-    page = re.search(r"(?m)^\.\. page: (\S+): (.+)$", doc)
-    block = re.search(r"(?m)^\.\. symbols:\n((?:   .*\n?)+)", doc)
-    entries = re.sub(r"\n {6}", " ", block[1]).splitlines() if block else []
-    pairs = (entry.strip().partition(": ") for entry in entries)
-    symbols = tuple((symbol, meaning) for symbol, _, meaning in pairs)
-    return Comments((page[1], page[2]) if page else None, symbols)
+def stated_symbols(place: str) -> list[tuple[str, str]]:
+    """Symbols in LaTeX with what they mean, from the comment of a module or a shelf."""
+    block = re.search(r"(?m)^\.\. symbols:\n((?:   .*\n?)+)", _docstring(place))
+    return re.findall(r"(?m)^   (.+?): (.+)$", re.sub(r"\n {6}", " ", block[1])) if block else []
 
 
 def formulas() -> dict[str, dict[str, Any]]:
@@ -97,7 +86,7 @@ def formulas() -> dict[str, dict[str, Any]]:
 
 def _formula(title: str, latex: str, source: str, arguments: Iterable[str] = ()) -> dict[str, Any]:
     place = source.removeprefix("iclimit.asymptotics.")
-    pages = (comments(home).page for home in _homes(place))
+    pages = (stated_page(home) for home in _homes(place))
     return {
         "title": title[:1].upper() + title[1:],
         "latex": _aligned(latex),
@@ -125,7 +114,7 @@ def explained(latex: str, place: str, arguments: Iterable[str] = ()) -> Iterator
     \lambda: eigenvalue of the inputs' second moments
     """
     wanted = symbols(latex)
-    own = [pair for home in reversed(_homes(place)) for pair in comments(home).symbols]
+    own = [pair for home in reversed(_homes(place)) for pair in stated_symbols(home)]
     named = [_of_notation(name) for name in (*arguments, *_COMMON) if name in PARAMETERS]
     known: set[str] = set()
     for pairs, is_own in ((own, True), (named, False)):

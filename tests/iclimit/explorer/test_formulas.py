@@ -4,7 +4,14 @@ import re
 import sys
 from pathlib import Path
 
-from iclimit.explorer.formulas import OTHERS, comments, explained, formulas, symbols
+from iclimit.explorer.formulas import (
+    OTHERS,
+    explained,
+    formulas,
+    stated_page,
+    stated_symbols,
+    symbols,
+)
 from iclimit.explorer.functions import formula, functions
 
 THEORY = Path(__file__).parents[3] / "docs" / "theory"
@@ -48,13 +55,13 @@ THEORY_MODULES = [
 
 def test_every_comment_explains_a_formula():
     told = {pair for _, *given in FORMULAS for pair in explained(*given)}
-    stated = {pair for place in THEORY_MODULES for pair in comments(place).symbols}
+    stated = {pair for place in THEORY_MODULES for pair in stated_symbols(place)}
     assert stated - told == set()
     assert all(symbol and meaning for symbol, meaning in stated)
 
 
 def test_every_formula_is_derived_on_a_page_of_the_documentation():
-    for path, title in filter(None, (comments(place).page for place in THEORY_MODULES)):
+    for path, title in filter(None, map(stated_page, THEORY_MODULES)):
         assert (THEORY / f"{path}.rst").read_text("utf-8").splitlines()[0] == title
     texts = formulas()
     for name, _, place, _ in FORMULAS:
