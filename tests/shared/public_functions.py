@@ -6,6 +6,7 @@ import re
 
 import iclimit
 from iclimit import asymptotics, simulate
+from iclimit.prediction import Scatter
 from iclimit.results import Result
 from iclimit.runs.execution import run_cells
 from iclimit.validation import reduced_gamma, reduced_stack
@@ -23,6 +24,7 @@ VERBS = (
     run_cells,
     reduced_gamma,
     reduced_stack,
+    Scatter,
 )
 STRUCTURAL = {"self", "cls", "other", "y"}
 """Names that carry no meaning of the theory: of Python, of what is concatenated, of an axis."""
