@@ -212,6 +212,6 @@ def test_functions_say_what_they_do_not_understand():
     type_error("problem must be a Problem, got 3", check_problem, 3)
     assert parse_problem(problem) is problem
     assert parse_problem(None, dim=2, context=3).scale == 1
-    type_error("dim must not be given beside a problem", parse_problem, problem, {"dim": 2})
+    type_error("dim must not be given beside a problem", parse_problem, problem, dim=2)
     with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'contex'; did you"):
         iclimit.Problem(dim=2, contex=3)
