@@ -69,15 +69,9 @@ class Examples:
         """Labels times inner products of their inputs with the query, (n, context)."""
         return self.prompts.labels * np.vecdot(self.prompts.inputs, self.prompts.query[:, None, :])
 
-    def changed(self, key: object, change: Callable[[Prompts], Prompts]) -> Examples:
-        """Examples of changed prompts, kept under a key."""
-        if key not in self._parts:
-            self._parts[key] = Examples(change(self.prompts), self.problem)
-        return self._parts[key]
-
     def last(self, pairs: int) -> Examples:
         """The same queries after the last pairs of the context."""
-        return self.changed(
+        return self._changed(
             pairs, lambda p: Prompts(p.inputs[:, -pairs:], p.labels[:, -pairs:], p.query)
         )
 
@@ -88,7 +82,13 @@ class Examples:
             query = _unit_vectors(prompts.query) if queries else prompts.query
             return Prompts(_unit_vectors(prompts.inputs), prompts.labels, query)
 
-        return self.changed(("unit", queries), change)
+        return self._changed(("unit", queries), change)
+
+    def _changed(self, key: object, change: Callable[[Prompts], Prompts]) -> Examples:
+        """Examples of changed prompts, kept under a key."""
+        if key not in self._parts:
+            self._parts[key] = Examples(change(self.prompts), self.problem)
+        return self._parts[key]
 
     @cached_property
     def whitened(self) -> Examples:
