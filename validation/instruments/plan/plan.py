@@ -335,7 +335,7 @@ class RunPlan(Result):
             finish(right, self.along, "error", log="x", legend=f"d = {best.dim}")
             return [left, right]
         ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
-        if self.question == "forecast":
+        if QUESTIONS[self.question].takes_free:
             rows = [proposal.row() for proposal in ordered]
             names = [name for name in rows[0] if name.endswith("_se")]
             for name, colour in zip(names, COLOURS, strict=False):
@@ -545,7 +545,7 @@ def plan_runs(
     )
     settings, along = _settings(question, run, numbers)
     second = second_of(question, against, settings[0], quantity)
-    if question == "difference" and second is not None:
+    if QUESTIONS[question].runs_second and second is not None:
         settings.append(second)
     terms = Terms(settings, along, second, _checked_free(question, free, settings))
     root = int(np.random.default_rng(rng).integers(2**62))
@@ -594,7 +594,7 @@ def _checked_free(
     question: str, free: Sequence[str], settings: Sequence[Setting]
 ) -> tuple[str, ...]:
     """Parameters that a fit leaves free; those that are fitted to a share of them are not 0."""
-    if question != "forecast":
+    if not QUESTIONS[question].takes_free:
         if free:
             raise ValueError(f"free must be left out for {question}, got {free!r}")
         return ()
@@ -623,8 +623,8 @@ def _settings(
         _check_swept(question, {})
         return [run], ""
     columns = _columns(run, numbers)
-    if question == "forecast" and any(name in columns for name in TESTS):
-        raise ValueError("test_alpha and test_rho must be left out for forecast")
+    if QUESTIONS[question].takes_free and any(name in columns for name in TESTS):
+        raise ValueError(f"test_alpha and test_rho must be left out for {question}")
     several = {name: values for name, values in columns.items() if len(values) != 1}
     _check_swept(question, several)
     for name, values in columns.items():
@@ -636,7 +636,8 @@ def _settings(
         Point(**{name: values[number % len(values)] for name, values in columns.items()})
         for number in range(count)
     ]
-    return settings, "".join(several) if question == "transition" else ""
+    along = next(iter(several)) if QUESTIONS[question].swept == SWEEP else ""
+    return settings, along
 
 
 def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[str, list[Any]]:

@@ -339,8 +339,10 @@ class Question:
         Whether the effect is stated; otherwise theory fixes it.
     interval : bool
         Whether it is a precision, without significance.
-    takes_second : bool
-        Whether it has a second setting or theory.
+    takes_second, runs_second : bool
+        Whether it has a second setting or theory, and whether that is run, too.
+    takes_free : bool
+        Whether it is about a fit with free parameters.
     swept : str
         Which parameters have several values.
     """
@@ -350,6 +352,8 @@ class Question:
     takes_effect: bool = False
     interval: bool = False
     takes_second: bool = False
+    runs_second: bool = False
+    takes_free: bool = False
     swept: str = NO_SWEEP
 
 
@@ -365,6 +369,7 @@ QUESTIONS = {
         lambda planner, points, _: difference(planner, points),
         "tell{s} the errors, which differ by {effect},{z}",
         takes_second=True,
+        runs_second=True,
     ),
     "theories": Question(
         lambda planner, points, terms: theories(planner, points, terms.second),
@@ -382,6 +387,7 @@ QUESTIONS = {
         "fix{s} every parameter to {effect}",
         takes_effect=True,
         interval=True,
+        takes_free=True,
         swept=LISTS,
     ),
 }
@@ -402,7 +408,7 @@ def second_of(question: str, against: Any, setting: Setting, quantity: str) -> A
         return against
     elif isinstance(against, Mapping):
         return changed(setting, against)
-    elif question == "difference":
+    elif QUESTIONS[question].runs_second:
         allowed = "parameters that differ, or left out for the gap"
         fits = against is None and quantity == "gap"
     else:
