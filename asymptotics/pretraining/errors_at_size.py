@@ -168,7 +168,7 @@ def errors_at_size(
     """
     given = {"dim": dim, "tasks": tasks, "context": context}
     given |= {"prompts": prompts, "rho": rho, "ridge": ridge}
-    math_ = numpy_namespace(**given)
+    math_ = numpy_namespace(given)
     values = CheckedValues(**{name: math_.convert(value) for name, value in given.items()})
     shape, points = flattened(values)
     law = points.dim, points.tasks, points.context, points.rho
