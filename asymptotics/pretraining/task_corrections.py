@@ -290,7 +290,6 @@ def _noise_overlaps(U: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, np.nda
 def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
     """Correction for real matrices at a solution, and its derivative along s."""
     d = draws.dim
-    samples = draws.prompts / draws.dim
     s = 1j * STEP
     M = solution.value
     G = draws.second_moment
@@ -309,18 +308,33 @@ def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
     square = square + s * _trace(transposed(mixed) @ M @ mixed)
 
     cross = self_energy(draws, M).cross
-    (L1, L2, L3), spread = _leverage_moments(draws, N, s, appended_drift(draws, M, cross))
+    leverages, spread = _leverage_moments(draws, N, s, appended_drift(draws, M, cross))
+    squared, linear, radius = _coefficients(draws, trace, square, leverages, spread)
+    summary = squared * GNG + linear * G
+    value = SelfEnergy(summary.real, squared.real * across + linear.real * mixed)
+    return Correction(value, summary.imag / STEP, radius.real)
+
+
+def _coefficients(
+    draws: TaskDraws,
+    trace: np.ndarray,
+    square: np.ndarray,
+    leverages: list[np.ndarray],
+    spread: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coefficients of mean(h h) N mean(h h) and of mean(h h) in the correction, and the radius R.
+
+    They follow from the traces of mean(h h) N and of its square, and from moments of the leverage.
+    """
+    L1, L2, L3 = leverages
+    samples = draws.prompts / draws.dim
     S = trace / samples
     g = samples * square / trace**2
     R = L2 * g
     scale = draws.prompts * S**2
     squared = ((L1**2 - 2 * L2) / (1 - R) - R * spread / (1 - R) ** 2) / scale
     linear = (2 * L3 - L1 * L2) * g / (1 - R) + L3 * spread * g**2 / (1 - R) ** 2
-    squared = squared[:, None, None]
-    linear = (S * linear / scale)[:, None, None]
-    summary = squared * GNG + linear * G
-    value = SelfEnergy(summary.real, squared.real * across + linear.real * mixed)
-    return Correction(value, summary.imag / STEP, R.real)
+    return squared[:, None, None], (S * linear / scale)[:, None, None], R
 
 
 def _leverage_moments(

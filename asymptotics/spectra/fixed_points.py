@@ -170,11 +170,10 @@ def convex_root(
         settled = abs(value) <= rounding
         # The tangent of a convex function lies below it: its root is an upper bound.
         high = np.where((slope > 0) & (newton >= low), np.minimum(newton, high), high)
-        far = (count % 3 == 2) & ~(abs(newton - at) <= 0.1 * at)
         lower[open_] = low
         upper[open_] = high
-        middle = np.sqrt(low) * np.sqrt(high)
-        y[open_] = np.where(settled, at, np.where(far | (slope <= 0), middle, high))
+        halves = (slope <= 0) | (count % 3 == 2) & ~(abs(newton - at) <= 0.1 * at)
+        y[open_] = np.where(settled, at, np.where(halves, np.sqrt(low) * np.sqrt(high), high))
         open_ = open_[~(settled | (high <= low * (1 + 4e-16)))]
     if open_.size:
         raise ArithmeticError(

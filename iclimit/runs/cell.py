@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,7 @@ class Cell:
     def run(self, root: int, *, results: Mapping[Cell, Any] | None = None, **extra: Any) -> Any:
         """Run the cell, given the results of those it needs; ``extra`` overrides arguments."""
         arguments = {key: _filled(value, results or {}) for key, value in self.keywords.items()}
-        return self.function(**{**arguments, **extra}, rng=self.seed(root))
+        return partial(self.function, **arguments)(**extra, rng=self.seed(root))
 
 
 def distinct_cells(cells: Iterable[Cell]) -> list[Cell]:

@@ -257,6 +257,23 @@ SWEEPS = 100
 SETTLED = 1e-6
 
 
+def _prompts_last(matrices: Array) -> Array:
+    """Matrices (n, dim, dim) as an array (dim, dim, n), of which each coordinate lies together."""
+    xp = array_namespace(matrices)
+    count, dim, _ = matrices.shape
+    rows = xp.reshape(matrices, (count, dim * dim))
+    # Flattening copies.
+    flat = xp.reshape(xp.matrix_transpose(rows), (dim * dim * count,))
+    return xp.reshape(flat, (dim, dim, count))
+
+
+def _moves(before: Array, weights: Array) -> Array:
+    """Whether a sweep has changed the weights (dim, n) of each prompt too much to have settled."""
+    xp = array_namespace(weights)
+    change = xp.max(xp.abs(weights - before), axis=0)
+    return change > SETTLED * xp.max(xp.abs(weights), axis=0)
+
+
 def _lasso_sweep(
     gram: Array, weights: Array, residual: Array, penalty: float
 ) -> tuple[Array, Array]:
@@ -280,11 +297,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     (arXiv:2208.01066).
     """
     xp = array_namespace(prompts.inputs)
-    count, length, dim = prompts.inputs.shape
-    # Prompts come last, and flattening copies: what is read for a coordinate lies together.
-    covariances = xp.reshape(context_covariance(prompts.inputs), (count, dim * dim))
-    flat = xp.reshape(xp.matrix_transpose(covariances), (dim * dim * count,))
-    gram = xp.reshape(flat, (dim, dim, count))
+    count, length, _ = prompts.inputs.shape
+    gram = _prompts_last(context_covariance(prompts.inputs))
     products = (xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None])[:, :, 0]
     residual = xp.matrix_transpose(products) / length
     weights = xp.zeros_like(residual)
@@ -294,9 +308,7 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     for sweep in range(SWEEPS):
         before = weights
         weights, residual = _lasso_sweep(gram, weights, residual, penalty)
-        change = xp.max(xp.abs(weights - before), axis=0)
-        largest = xp.max(xp.abs(weights), axis=0)
-        moving = (change > SETTLED * largest) & (sweep < SWEEPS - 1)
+        moving = _moves(before, weights) & (sweep < SWEEPS - 1)
         settled_numbers.append(numbers[~moving])
         settled_weights.append(weights[:, ~moving])
         (kept,) = xp.nonzero(moving)
