@@ -7,7 +7,6 @@ these defaults leave 0.1 % of the loss of one head and 0.5 % of that of two, in 
 seconds.  Batches of 512 prompts leave 1.2 % for two heads.
 """
 
-from functools import partial
 from typing import Any
 
 from iclimit.problem import Problem
@@ -71,4 +70,4 @@ def train_softmax(
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     network = MergedHeads(problem.dim, heads, init_scale)
-    return partial(train_network, **TRAINING)(network, problem, rng=rng, **settings)
+    return train_network(network, problem, rng=rng, **TRAINING | settings)
