@@ -153,16 +153,26 @@ def solve(
         seen = [Solution.of(data, end) for end in ends]
         solutions += seen
         lowest = min(s.height for s in solutions if s.settled or s in seen)
-        for solution in seen:
-            new = not any(map(solution.near, [*visited, *(place for _, place in waiting)]))
-            if new and solution.height < lowest + TOO_HIGH:
-                waiting.append((solution.height, solution.x))
-        waiting.sort(key=lambda place: place[0])
-    settled = [solution for solution in solutions if solution.settled]
-    if not settled and failure is not None:
+        low_ones = [solution for solution in seen if solution.height < lowest + TOO_HIGH]
+        waiting = _with_new(waiting, visited, low_ones)
+    different = _different([solution for solution in solutions if solution.settled])
+    if not different and failure is not None:
         raise failure
     # Otherwise expansions go to and fro by the scatter of what they are made of.
-    return _different(settled) or seen[:1]
+    return different or seen[:1]
+
+
+def _with_new(
+    waiting: Sequence[tuple[float, np.ndarray]],
+    visited: Sequence[np.ndarray],
+    solutions: Sequence[Solution[Expanded]],
+) -> list[tuple[float, np.ndarray]]:
+    """Heights and places that wait to be visited, with those of new solutions, lowest first."""
+    places = list(waiting)
+    for solution in solutions:
+        if not any(map(solution.near, [*visited, *(place for _, place in places)])):
+            places.append((solution.height, solution.x))
+    return sorted(places, key=lambda place: place[0])
 
 
 def _different(solutions: Sequence[Solution[Expanded]]) -> list[Solution[Expanded]]:

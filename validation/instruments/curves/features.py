@@ -187,19 +187,10 @@ def find_features(
     """
     steps = curve.steps
     losses = curve.losses
-    smooth, noise, window = smoothed(losses)
+    smoothing = smoothed(losses)
+    smooth, noise, window = smoothing
     middles = (levels[1:] + levels[:-1]) / 2
-    initial = float(smooth[window // 2])
-    for _ in range(2):
-        first = crossing_step(steps, smooth, initial * middles[0] / levels[0])
-        early = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
-        early = max(1, early)
-        initial = float(np.mean(losses[:early]))
-    doubt = record_noise(losses[:early]) if noise and early > FEWEST else noise
-    falls = bool(np.all(np.diff(losses[:early]) <= 0))
-    if falls or abs(initial - losses[0]) >= TYPICAL * doubt:  # not noise but the drop
-        initial = float(losses[0])
-        early = 1
+    initial, early = _initial_loss(curve, smoothing, middles[0], levels[0])
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
     final = float(np.mean(losses[-window:]))
@@ -214,6 +205,29 @@ def find_features(
     durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
     plateaus = half_drops, durations, heights, *flatness, spacings
     return CurveFeatures(curve, initial, final, early, noise, window, *plateaus)
+
+
+def _initial_loss(
+    curve: Curve, smoothing: tuple[np.ndarray, float, int], middle: float, level: float
+) -> tuple[float, int]:
+    """Initial loss, and of how many records it is the mean.
+
+    Half of the first drop has happened at ``middle`` if the initial loss is ``level``.
+    """
+    steps = curve.steps
+    losses = curve.losses
+    smooth, noise, window = smoothing
+    initial = float(smooth[window // 2])
+    for _ in range(2):
+        first = crossing_step(steps, smooth, initial * middle / level)
+        early = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
+        early = max(1, early)
+        initial = float(np.mean(losses[:early]))
+    doubt = record_noise(losses[:early]) if noise and early > FEWEST else noise
+    falls = bool(np.all(np.diff(losses[:early]) <= 0))
+    if falls or abs(initial - losses[0]) >= TYPICAL * doubt:  # not noise but the drop
+        return float(losses[0]), 1
+    return initial, early
 
 
 def growth_rate(steps: np.ndarray, losses: np.ndarray, doubt: float) -> float:
@@ -262,13 +276,12 @@ def _plateaus(
     steps: np.ndarray, smooth: np.ndarray, half_drops: np.ndarray, distinct: float
 ) -> np.ndarray:
     """Heights, contrasts and drifts of the plateaus between the drops, shape (3, plateaus)."""
-    count = len(half_drops) - 1
-    plateaus = np.full((3, count), np.nan)
+    plateaus = np.full((3, len(half_drops) - 1), np.nan)
     if len(steps) < 2:
         return plateaus
     speeds = -np.diff(smooth) / np.diff(steps)
     at = steps[:-1]
-    for m in range(count):
+    for m in range(len(half_drops) - 1):
         before = half_drops[m]
         after = half_drops[m + 1]
         inside = (at >= before) & (at < after)
@@ -278,18 +291,14 @@ def _plateaus(
         slowest = int(np.argmin(np.where(inside, np.abs(speeds), np.inf)))
         earlier = half_drops[m - 1] if m else -np.inf
         later = half_drops[m + 2] if m + 2 < len(half_drops) else np.inf
-        peaks = [
-            np.max(speeds[:slowest][at[:slowest] >= earlier], initial=0.0),
-            np.max(speeds[slowest:][at[slowest:] <= later], initial=0.0),
-        ]
-        # The last plateau that is reached has a drop on one side only.
-        peak = min(peaks) if np.isfinite(after) else peaks[0]
+        peak = np.max(speeds[:slowest][at[:slowest] >= earlier], initial=0.0)
+        if np.isfinite(after):  # the last plateau that is reached has a drop on one side only
+            peak = min(peak, np.max(speeds[slowest:][at[slowest:] <= later], initial=0.0))
         speed = abs(speeds[slowest])
         contrast = speed / peak if peak > 0 else 1.0
-        gap = min(after, steps[-1]) - before
         if np.any(speeds[inside] < 0):  # momentum overshoots, so that speeds vanish for a moment
             speed = max(speed, float(np.median(np.abs(speeds[inside]))))
-        drift = speed * gap
+        drift = speed * (min(after, steps[-1]) - before)
         height = smooth[slowest] if contrast <= distinct else np.nan
         plateaus[:, m] = height, contrast, drift
     return plateaus

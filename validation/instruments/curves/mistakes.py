@@ -54,7 +54,7 @@ class Candidate:
     fitted: bool = False
 
 
-def _fields(**changes: Any) -> Callable[..., dict[str, Any]]:
+def _always(changes: dict[str, Any]) -> Callable[..., dict[str, Any]]:
     return lambda *_: changes
 
 
@@ -100,11 +100,13 @@ MISTAKES = (
         "the loss that is trained on and recorded has the factor {loss_factor:g}",
         lambda s, _: {} if s.learning_rate is None else {"loss_factor": 0.5 / s.loss_factor},
     ),
-    Mistake("losses are recorded with half the stated factor", _fields(loss_unit=0.5)),
-    Mistake("losses are recorded with twice the stated factor", _fields(loss_unit=2.0)),
-    Mistake("the {clock} is half of what is stated", _fields(time_unit=0.5)),
-    Mistake("the {clock} is twice what is stated", _fields(time_unit=2.0)),
-    Mistake("there is momentum 0.9, which makes steps count ten times", _fields(time_unit=10.0)),
+    Mistake("losses are recorded with half the stated factor", _always({"loss_unit": 0.5})),
+    Mistake("losses are recorded with twice the stated factor", _always({"loss_unit": 2.0})),
+    Mistake("the {clock} is half of what is stated", _always({"time_unit": 0.5})),
+    Mistake("the {clock} is twice what is stated", _always({"time_unit": 2.0})),
+    Mistake(
+        "there is momentum 0.9, which makes steps count ten times", _always({"time_unit": 10.0})
+    ),
     Mistake(
         "scores are {scores} (normalization {normalization})",
         lambda s, _: {"normalization": _other(NORMALIZATIONS, s.normalization)},
@@ -149,11 +151,11 @@ STARTS = (
 )
 
 # A mistake if there are plateaus that the stated model does not have.
-STAIRCASE = Mistake("key and query are separate", _fields(model="separate"))
+STAIRCASE = Mistake("key and query are separate", _always({"model": "separate"}))
 
 # Mistakes in the shares of a mixture.
 MIXTURES = (
-    Mistake("all tasks are random", _fields(fresh_fraction=1.0, shared_task=None)),
+    Mistake("all tasks are random", _always({"fresh_fraction": 1.0, "shared_task": None})),
     Mistake(
         "fresh_fraction is the fraction of sequences with the shared task",
         lambda s, _: {"fresh_fraction": 1 - s.fresh_fraction},

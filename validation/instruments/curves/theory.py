@@ -35,6 +35,7 @@ from iclimit.asymptotics.dynamics.staircase import HALF
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.feature_moments import feature_count
+from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.validation.instruments.curves.features import QUARTERS
 from iclimit.validation.instruments.curves.setting import (
@@ -94,36 +95,21 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
 @lru_cache(maxsize=32)
 def _small_sets(setting: CurveSetting) -> Fluctuations:
     """What small sets change, with the bias times P."""
-    problem = setting.problem
     dim = len(setting.eigenvalues)
-    stops = setting.learned
-    lam = np.diag(problem.covariance_of_inputs)
     numpy = get_backend("numpy")
     generator = np.random.default_rng(0)
-    cross = feature_correlations(problem)
-    inverse = np.linalg.inv(
-        cross + (cross + problem.label_square * np.diag(lam)) / setting.context
-    )
-    losses = []
-    rates = []
-    biases = []
-    for _ in range(SETS):
-        size = max(SET_SIZE, 4 * dim)
-        drawn = draw_training_set(problem, numpy, generator, size, standardize=setting.standardize)
-        beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
-        label = drawn.query_label
-        query = drawn.query
-        # Residuals with the first directions learned, one column for each plateau.
-        answers = (beta @ inverse @ cross / lam) * query
-        learned = np.cumsum(np.pad(answers, ((0, 0), (1, 0))), axis=1)
-        squares = (label[:, None] - learned[:, list(stops)]) ** 2
-        losses.append(np.mean(squares, axis=0))
-        if setting.model == "separate":
-            rates.append(np.mean(label[:, None] * beta * query, axis=0)[: len(stops) - 1])
-        else:
-            rates.append([np.mean(label * np.sum(beta @ cross * query, axis=1))])
-        leverage = np.sum(beta @ inverse * beta, axis=1) * np.sum(query**2 / lam, axis=1)
-        biases.append(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
+    size = max(SET_SIZE, 4 * dim)
+    standardize = setting.standardize
+    sets = [
+        _of_set(
+            setting,
+            draw_training_set(setting.problem, numpy, generator, size, standardize=standardize),
+        )
+        for _ in range(SETS)
+    ]
+    losses = [loss for loss, _, _ in sets]
+    rates = [rate for _, rate, _ in sets]
+    biases = [bias for _, _, bias in sets]
     # All layers but the narrow one also fit the moments of inputs and of labels.
     more = 1 if setting.model == "cubic" else feature_count(dim) / dim**2
     return Fluctuations(
@@ -132,6 +118,30 @@ def _small_sets(setting: CurveSetting) -> Fluctuations:
         bias=more * float(np.mean(biases)),
         correlations=np.corrcoef(np.hstack([losses, rates]), rowvar=False),
     )
+
+
+def _of_set(setting: CurveSetting, drawn: Prompts) -> tuple[np.ndarray, np.ndarray, float]:
+    """Losses at the plateaus, growth rates and the bias times P of a training set."""
+    problem = setting.problem
+    lam = np.diag(problem.covariance_of_inputs)
+    cross = feature_correlations(problem)
+    inverse = np.linalg.inv(
+        cross + (cross + problem.label_square * np.diag(lam)) / setting.context
+    )
+    beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
+    label = drawn.query_label
+    query = drawn.query
+    # Residuals with the first directions learned, one column for each plateau.
+    answers = (beta @ inverse @ cross / lam) * query
+    learned = np.cumsum(np.pad(answers, ((0, 0), (1, 0))), axis=1)
+    squares = (label[:, None] - learned[:, list(setting.learned)]) ** 2
+    if setting.separate:
+        rates = np.mean(label[:, None] * beta * query, axis=0)[: len(setting.learned) - 1]
+    else:
+        rates = np.mean(label * np.sum(beta @ cross * query, axis=1), keepdims=True)
+    leverage = np.sum(beta @ inverse * beta, axis=1) * np.sum(query**2 / lam, axis=1)
+    bias = float(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
+    return np.mean(squares, axis=0), rates, bias
 
 
 def _relative_spread(values: Sequence[Any]) -> np.ndarray:
@@ -230,6 +240,21 @@ def merged_start(setting: CurveSetting, starts: Starts) -> StartLaw:
 def separate_start(setting: CurveSetting, starts: Starts) -> StartLaw:
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
+    drops = _drop_times(setting, starts)[:, :count]
+    if not np.all(drops > 0):
+        raise _too_large(setting)
+    logs = np.log(drops)
+    third = np.zeros(count)
+    mean = np.mean(logs, axis=0)
+    if starts.known:
+        return StartLaw(mean, np.zeros((count, count)), third)
+    with np.errstate(invalid="ignore"):  # of drops that never happen
+        covariance = np.cov(logs, rowvar=False).reshape(count, count)
+    return StartLaw(mean, covariance, third, starts.draws)
+
+
+def _drop_times(setting: CurveSetting, starts: Starts) -> np.ndarray:
+    """Half-drop times (starts, directions) of separate attention."""
     lam = setting.eigenvalues
     top = max(setting.eigenvalues)
     context = setting.law["context"]
@@ -250,17 +275,7 @@ def separate_start(setting: CurveSetting, starts: Starts) -> StartLaw:
         values, heads = grown_heads(setting)
         growing = dynamics.time_from_pole(HALF ** (1 / 3) * values, **heads)
         times = [waits / factor / top**2 + growing for waits in times]
-    drops = np.array(times)[:, :count]
-    if not np.all(drops > 0):
-        raise _too_large(setting)
-    logs = np.log(drops)
-    third = np.zeros(count)
-    mean = np.mean(logs, axis=0)
-    if starts.known:
-        return StartLaw(mean, np.zeros((count, count)), third)
-    with np.errstate(invalid="ignore"):  # of drops that never happen
-        covariance = np.cov(logs, rowvar=False).reshape(count, count)
-    return StartLaw(mean, covariance, third, starts.draws)
+    return np.array(times)
 
 
 def _too_large(setting: CurveSetting) -> ValueError:
@@ -489,9 +504,12 @@ def predict_curve(
 
 
 @lru_cache(maxsize=32)
-def _merged_shape(**law: Any) -> PchipInterpolator:
+def _merged_shape(
+    eigenvalues: tuple[float, ...], context: float, noise_variance: float
+) -> PchipInterpolator:
     """Part of the drop of merged attention that is ahead, by the time since half of it."""
-    unit = 1 / float(np.linalg.norm(np.square(law["eigenvalues"])))
+    law = {"eigenvalues": eigenvalues, "context": context, "noise_variance": noise_variance}
+    unit = 1 / float(np.linalg.norm(np.square(eigenvalues)))
     half = merged_half_drop(TINY, **law)
     times = unit * np.concatenate(
         [np.linspace(-SHAPE, SHAPE, 400), np.geomspace(SHAPE, LONGEST_TAIL, 200)[1:]]
