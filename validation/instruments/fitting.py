@@ -153,8 +153,8 @@ def solve(
         seen = [Solution.of(data, end) for end in ends]
         solutions += seen
         lowest = min(s.height for s in solutions if s.settled or s in seen)
-        low_ones = [solution for solution in seen if solution.height < lowest + TOO_HIGH]
-        waiting = _with_new(waiting, visited, low_ones)
+        followed = [solution for solution in seen if solution.height < lowest + TOO_HIGH]
+        waiting = _with_new(waiting, visited, followed)
     different = _different([solution for solution in solutions if solution.settled])
     if not different and failure is not None:
         raise failure
