@@ -508,7 +508,11 @@ def _merged_shape(
     eigenvalues: tuple[float, ...], context: float, noise_variance: float
 ) -> PchipInterpolator:
     """Part of the drop of merged attention that is ahead, by the time since half of it."""
-    law = {"eigenvalues": eigenvalues, "context": context, "noise_variance": noise_variance}
+    law: dict[str, Any] = {
+        "eigenvalues": eigenvalues,
+        "context": context,
+        "noise_variance": noise_variance,
+    }
     unit = 1 / float(np.linalg.norm(np.square(eigenvalues)))
     half = merged_half_drop(TINY, **law)
     times = unit * np.concatenate(
