@@ -311,7 +311,6 @@ def _explains(table: _Table, mistake: RunMistake, changed: Sequence[RowDeviation
 def _rearranged(table: _Table) -> Iterator[Fit]:
     """Explanations by one row that does not belong there, or two rows that are exchanged."""
     rows = table.rows
-    plain = table.misfit(table.rows)
     if len(rows) <= LEFT_ROWS or not verdict(rows).failures:
         return
     worst = sorted(
@@ -319,34 +318,43 @@ def _rearranged(table: _Table) -> Iterator[Fit]:
         key=lambda i: -max(abs(comparison.z) for comparison in rows[i].judged.values()),
     )
     worst = worst[:WORST_ROWS]
-    for k in worst:
-        rest = [*rows[:k], *rows[k + 1 :]]
-        # As if its error bars were as large as its deviations.
-        lost = [
-            1
-            + 2
-            * math.log(
-                max(abs(comparison.estimate - comparison.theory), comparison.standard_error)
-            )
-            for comparison in rows[k].judged.values()
-        ]
-        gained = table.share * (sum(lost) - sum(map(_misfit, rows[k].judged.values())))
-        misfit = plain + gained + 2 * math.log(len(rows))
-        if misfit < plain - BETTER and verdict(rest).holds:
-            yield Fit(f"row {rows[k].run.rows[0]} is left out", chi_square(rest), misfit)
+    limit = table.misfit(rows) - BETTER
+    for place in worst:
+        rest = [*rows[:place], *rows[place + 1 :]]
+        misfit = _misfit_without(table, place)
+        if misfit < limit and verdict(rest).holds:
+            text = f"row {rows[place].run.rows[0]} is left out"
+            yield Fit(text, chi_square(rest), misfit)
     count = len(rows) * (len(rows) - 1) / 2
     for i, j in combinations(sorted(worst), 2):
         if rows[i].run.errors.keys() != rows[j].run.errors.keys():
             continue
-        changed = list(rows)
-        for place, other in ((i, j), (j, i)):
-            run = rows[place].run
-            theirs = rows[other].run
-            own = replace(
-                run, errors=theirs.errors, correlation=theirs.correlation, runs=theirs.runs
-            )
-            changed[place] = compare_run(own, rows[place].prediction, one_set=table.one_set)
+        changed = _exchanged(table, i, j)
         misfit = table.misfit(changed) + 2 * math.log(count)
-        if misfit < plain - BETTER and verdict(changed).holds:
+        if misfit < limit and verdict(changed).holds:
             names = " and ".join(str(rows[place].run.rows[0]) for place in (i, j))
             yield Fit(f"the errors of rows {names} are exchanged", chi_square(changed), misfit)
+
+
+def _misfit_without(table: _Table, place: int) -> float:
+    """Misfit with a row left out, as if its error bars were as large as its deviations."""
+    judged = table.rows[place].judged.values()
+    sizes = [max(abs(row.estimate - row.theory), row.standard_error) for row in judged]
+    lost = sum(1 + 2 * math.log(size) for size in sizes)
+    gained = table.share * (lost - sum(map(_misfit, judged)))
+    return table.misfit(table.rows) + gained + 2 * math.log(len(table.rows))
+
+
+def _exchanged(table: _Table, i: int, j: int) -> list[RowDeviation]:
+    """Rows of which two have the errors of each other."""
+    changed = list(table.rows)
+    for place, other in ((i, j), (j, i)):
+        theirs = table.rows[other].run
+        own = replace(
+            table.rows[place].run,
+            errors=theirs.errors,
+            correlation=theirs.correlation,
+            runs=theirs.runs,
+        )
+        changed[place] = compare_run(own, table.rows[place].prediction, one_set=table.one_set)
+    return changed

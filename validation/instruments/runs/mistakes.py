@@ -84,6 +84,11 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
                 RunMistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
                 for name, words in ESTIMATED.items()
             ]
+    return _distinct(possible, runs)
+
+
+def _distinct(possible: Sequence[RunMistake], runs: Sequence[MeasuredRun]) -> list[RunMistake]:
+    """Mistakes that change what is stated, and each of these changes once."""
     seen = [[run.setting for run in runs]]
     chosen = []
     for mistake in possible:
