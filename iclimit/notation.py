@@ -298,7 +298,7 @@ ERRORS = {
     "task_gap": r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}}",
 }
 
-# What the most common ones are, in words that fit below a panel.
+# The most common ones, in words that fit below a panel.
 _WORDS = {
     **{"tau": "prompts", "alpha": "context length", "kappa": "tasks"},
     **{"rho": "noise variance", "ridge": "ridge"},

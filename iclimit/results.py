@@ -55,7 +55,7 @@ class Result:
     True
     """
 
-    # What the arrays of the table run over; a column of such a name has the positions.
+    # Axes of the arrays of the table; a column of such a name has the positions.
     dims: ClassVar[tuple[str, ...]] = ()
 
     def columns(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike
 from iclimit.checks import check_arguments, check_choice, check_shape, refuse_masked
 from iclimit.notation import read_table
 
-# What `Units` convert; a difference is one of two errors, or a standard error.
+# Quantities that `Units` convert; a difference is one of two errors, or a standard error.
 QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
 
 

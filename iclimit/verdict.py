@@ -14,7 +14,7 @@ from iclimit.pooling import pool
 from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM, student_deviate, z_threshold
 
-# What a row has of a comparison.
+# Fields of a comparison that a row shows.
 COLUMNS = (
     *("label", "of", "pooled", "theory", "estimate", "standard_error", "allowance"),
     *("degrees", "z", "upper_bound"),

@@ -52,7 +52,7 @@ from iclimit.validation.rows import (
 from iclimit.validation.standard_figure import draw_rows
 from iclimit.verdict import Verdict
 
-# What a file of a claim imports from here: the words that rows are made of stand in ``rows``.
+# Names that a file of a claim imports from here; the words of rows stand in ``rows``.
 __all__ = ["Claim", "Effort", "Later", "Limit", "Number", "Row", "Rows", "both_errors", "bound"]
 __all__ += ["call", "drawing", "exact", "judged", "limit", "mean", "note", "run"]
 

@@ -181,7 +181,7 @@ class Row:
         return []
 
 
-# What a claim yields, and parts of it.
+# Rows that a claim yields, and their parts.
 Rows: TypeAlias = Iterator[Row]
 
 

@@ -50,7 +50,7 @@ LINES = ("-", "--", ":", "-.")
 FARTHEST = 1.5
 # Vertical places of the points in a row, one after the other: they hide each other less.
 PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
-# What labels say of a limit, which the figure shows.
+# Mark of a limit in labels, which the figure shows.
 LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
 KEY = "points: simulation; stars and lines: theory; dots: extrapolation to infinite size"
 

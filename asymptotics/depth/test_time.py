@@ -211,7 +211,7 @@ def _averages(
 ) -> tuple[np.ndarray, ...]:
     """m_0, m_1, m_2 at powers up to 2 steps, and the integrals of lambda q_k^2; (points, ...)."""
     nodes, weights = MarchenkoPastur(1 / alpha).quadrature(steps)
-    # What the nodes exceed 1 by, and one minus a step along them, to their own accuracy.
+    # The nodes minus 1, and one minus a step along them, each to its own accuracy.
     c = (1 / alpha)[:, None]
     angle = np.pi * np.arange(steps + 1) / (steps + 1)
     excess = np.where(angle > 0, c + 2 * np.sqrt(c) * np.cos(angle), -1.0)

@@ -68,7 +68,7 @@ from iclimit.asymptotics.numbers import (
 )
 from iclimit.results import Result
 
-# What a drop time requires of init_scale.
+# Condition on init_scale under which a drop time exists.
 BEFORE_THE_DROP = (
     "so small that all weights start below their final values and the loss has not yet fallen by "
     "drop_fraction"

@@ -1,4 +1,4 @@
-"""What becomes of eigenvalues, and of an interval of them, under given layers of GD++.
+"""Images of eigenvalues, and of an interval of them, under given layers of GD++.
 
 A layer maps an eigenvalue x to x (1 - gamma x)^2; see `iclimit.asymptotics.gdpp.condition_number`.
 """

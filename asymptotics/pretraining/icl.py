@@ -251,7 +251,7 @@ def _errors_of_block(
     return math_.branch(tau < 1, cases)
 
 
-# What is done with the name and the value of an intermediate, and returns its value.
+# Function that is given the name and the value of an intermediate, and returns its value.
 Let = Callable[[str, Any], Any]
 
 

@@ -55,7 +55,7 @@ _FINE = 0.5
 # Largest spacing of log x: resolvents are then integrated to exp(-2 pi^2/0.25) = 5e-35.
 _COARSE = 0.25
 
-# Nodes over which one spacing turns into the other: the error is exp(-2 pi^2 2) = 7e-18.
+# Nodes of the blend between the two spacings: its error is exp(-2 pi^2 2) = 7e-18.
 _BLEND = 2.0
 
 # Least log x that is kept if the density is singular, or vanishes slowly, at 0.

@@ -111,7 +111,7 @@ def _free(
     return add_flags
 
 
-# What may be fitted to tables, and to curves.
+# Parameters that may be fitted to tables, and to curves.
 OF_RUNS = "tau, alpha, kappa, rho, ridge, factor, offset, task_norm"
 OF_CURVES = "init_scale, learning_rate, eigenvalues, trace, context, noise_variance, factor"
 

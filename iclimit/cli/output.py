@@ -27,7 +27,7 @@ _NOT_STATED = (
 # Numbers that metadata have one by one; more of them come from a range, as it is written.
 _LONG = 12
 
-# What the endings of files stand for.
+# Formats by the ending of a file.
 _CONTENTS = {
     "a table (.csv, .json)": TABLES,
     "labelled data (.nc)": (".nc",),

@@ -177,7 +177,7 @@ def _residual(eigenvalue: Values, rates: Values) -> Any:
 
 
 def gdpp_eigenvalue(eigenvalue: Values, gamma: Values) -> Any:
-    """What becomes of an eigenvalue in a layer of GD++."""
+    """Image of an eigenvalue under a layer of GD++."""
     return gdpp.eigenvalues_after(eigenvalue, gammas=np.stack([gamma], axis=-1))[-1]
 
 

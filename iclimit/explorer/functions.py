@@ -31,7 +31,7 @@ from iclimit.registry import REGISTRY, Row, parse_ranges
 # Arguments that the Python source counts with: each value is a case of its own.
 COUNTED = ("steps", "layers", "heads", "depth")
 
-# What ``theory.meta`` says about a function, as it is here.
+# Fields of ``theory.meta`` about a function, as they are here.
 _DESCRIBED = ("arguments", "python", "latex", "source", "ranges")
 
 # Context and dimension of functions whose averages have a quadrature rule for each size.

@@ -20,7 +20,7 @@ from iclimit.validation.reference.runs import error_runs
 if TYPE_CHECKING:
     from iclimit.runs.store import StoredBatch
 
-# What a point of errors depends on in the limit.
+# Parameters of a point of errors in the limit.
 PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge")
 
 # A ridge up to this one stands for none: so do the authors of the published runs.
@@ -134,7 +134,7 @@ def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Python numbers; a tiny ridge is none, and an unknown standard error no bar."""
+    """The row in Python numbers, without a negligible ridge and unknown standard errors."""
     row = {
         name: value if isinstance(value, (str, int)) else float(value)
         for name, value in row.items()

@@ -298,7 +298,7 @@ class _Work:
     # On record with other derived values, and what is said of it.
     outdated: list[StoredBatch] = field(default_factory=list)
     note: str = ""
-    # What is yet to be computed, once that is known.
+    # Cells that are yet to be computed, once they are known.
     batches: deque[_Batch] | None = None
     running: int = 0
     finished: bool = False
@@ -326,9 +326,9 @@ class _Sweep:
     # The first of each identity, with which the derived values of the others must agree.
     stated: dict[str, Cell] = field(default_factory=dict)
     ready: deque[_Work] = field(default_factory=deque)
-    # What is not finished yet, by identity.
+    # Cells that are not finished yet, by identity.
     works: dict[str, _Work] = field(default_factory=dict)
-    # What is finished and not on record, by identity.
+    # Cells that are finished and not on record, by identity.
     finished: dict[str, list[StoredBatch | _Part]] = field(default_factory=dict)
     reported: deque[Outcome] = field(default_factory=deque)
 

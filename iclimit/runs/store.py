@@ -47,7 +47,7 @@ PACKAGE = __name__.partition(".")[0]
 # Bytes of the smallest SQLite file.
 _HEADER = 512
 
-# What helps with a store of another format.  Runs of an earlier one have other names and seeds.
+# Advice for a store of another format.  Runs of an earlier one have other names and seeds.
 _NEWER = "use that version or name another file"
 _OLDER = (
     "its runs cannot be used here: name another file with --store, or move this one away and "

@@ -214,7 +214,7 @@ def dask_client() -> Any:
 
 def _connect(address: str) -> Any:
     client: Any = import_extra("distributed", "cluster", "scheduler").Client
-    # What it logs is raised here.
+    # Errors that it logs are raised here.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
 
     class UnclosedClient(client):

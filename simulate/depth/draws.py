@@ -18,7 +18,7 @@ from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
-# What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices.
+# Arguments of `iclimit.simulate.depth.stacks.loss_and_gradient` after the matrices.
 Batch = tuple[Array, Product, Array, Array]
 
 

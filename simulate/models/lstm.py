@@ -150,7 +150,7 @@ def _sweep(
     """States (T, hidden, n) of one direction of a layer."""
     xp = array_namespace(tokens)
     hidden = recurrent.shape[1]
-    # What the tokens give to all gates at all times is one product.
+    # One product gives the part of the tokens in all gates at all times.
     gates = inputs @ tokens
     gates += bias[:, None]
     length, _, n = gates.shape

@@ -42,7 +42,7 @@ from iclimit.simulate.prompts.covariances import times_root
 
 SAMPLERS = ("auto", "scores", "tokens")
 
-# What may be set in a problem, beside its sizes.
+# Fields of a problem that may be set, beside its sizes.
 LAW = (
     *("noise_variance", "noise_law", "input_law", "scale", "input_covariance", "mixing"),
     *("task_law", "task_variance", "task_covariance", "prompts"),

@@ -26,7 +26,7 @@ CLASSES = {
 # Most layers of a network in a file: its shapes are listed before its weights are looked at.
 LAYERS = 10_000
 
-# What a file has of a training as it is.
+# Fields of a training that a file keeps as they are.
 PARTS = ("null_loss", "steps", "losses", "parameters")
 
 

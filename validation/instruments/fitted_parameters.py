@@ -158,7 +158,7 @@ class ParameterFit(Result):
     notes: list[str]
     other_minima: list[dict[str, float]]
 
-    # What was measured, and what it was read from, in words.
+    # The measurements and their source, in words.
     kind: ClassVar[str] = "errors"
     data: ClassVar[str] = "table"
 
@@ -306,7 +306,7 @@ def _other(
 
 
 def _sentence(minimum: Mapping[str, float]) -> str:
-    """What is said of another minimum."""
+    """Remark on another minimum."""
     values = ", ".join(
         f"{name} = {value:.4g}" for name, value in minimum.items() if name != "rise"
     )

@@ -154,10 +154,10 @@ def _refuse_twice(names: Iterable[str]) -> None:
         seen.add(name)
 
 
-# What ``ignore`` names all columns with that are not known.
+# Word of ``ignore`` for all columns that are not known.
 OTHERS = "others"
 
-# What stands for a missing entry, in lower case.
+# Entries that count as missing, in lower case.
 MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>", "nat", "--"}
 
 

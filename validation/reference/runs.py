@@ -6,7 +6,7 @@ from iclimit.validation.reference import read_reference
 
 ERROR_COLUMNS = {"dim": "d", "tau": "tau_eff", "kappa": "kappa_eff", "ridge": "lam"}
 ERROR_COLUMNS |= {"icl": "icl_mean", "icl_sd": "icl_std", "idg": "idg_mean", "idg_sd": "idg_std"}
-# What the columns of the published tables are called.
+# Columns of the published tables.
 GAP_COLUMNS = {"dim": "d", "ridge": "lam", "gap": "gtask_mean", "runs": "numavg"}
 
 

@@ -67,7 +67,7 @@ def rows(effort: Effort) -> Rows:
     yield judged(call(compare_threshold, {dim: largest[dim] for dim in LARGE}))
     for dim in DIMS:
         yield judged(call(compare_fractions, dim, largest[dim], call(convergent, RATES, dim)))
-    # Fewer steps are as many with rates of 0.
+    # A run of fewer steps is padded with steps at rate 0.
     schedules = tuple((FIXED_RATE,) * steps + (0.0,) * (LONG - steps) for steps in SIMULATED)
     losses = run(simulate_schedule, rates=schedules, **SIZE, contexts=effort(30_000))
     for number, steps in enumerate(SIMULATED):

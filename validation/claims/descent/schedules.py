@@ -116,7 +116,7 @@ def rows(effort: Effort) -> Rows:
     contexts = effort.pick(tiny=8_000, quick=60_000, medium=400_000, full=2_000_000)
     traces = run(mean_traces, **SIZE, most=2 * max(STEPS), contexts=2 * contexts)
     for noise in NOISES:
-        # Fewer steps are as many with rates of 0.
+        # A run of fewer steps is padded with steps at rate 0.
         schedules = tuple(
             (*rates, *(0.0,) * (max(STEPS) - steps))
             for steps in STEPS

@@ -42,7 +42,7 @@ ALIGNED = 4_000
 DISTANCE = 0.1
 # Bound on one minus the cosine of gradients after training.
 ANGLE = 0.01
-# What is bounded after training.
+# Quantities that are bounded after training.
 BOUNDED = (
     "distance of predictions",
     "distance of query gradients",

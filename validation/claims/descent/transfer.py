@@ -55,7 +55,7 @@ DAMPENING = 0.7
 # Of the median error after 10 repetitions: deviations of the layer from the step add up.
 ROLL_OUT_ALLOWANCE = 0.1
 
-# What is scaled and by how much, or "interpolated" and the weight.
+# Parameter that is scaled and the factor, or "interpolated" and the weight.
 Case = tuple[str, float]
 
 

@@ -38,7 +38,7 @@ DECADES = (1e4, 1e40)
 # Excesses between which layers are counted, with the same uncertainty.
 EXPONENTS = (1e-10, 1e-160)
 
-# What a layer divides a large condition number by.
+# Factor by which a layer divides a large condition number.
 FACTORS = {"optimal": 27 / 4, "monotone": 9 / 4}
 
 

@@ -66,7 +66,7 @@ DRAWN = 1600
 MOST_DRAWN = 60
 # Dimension of sums over tokens.
 TOKENS = 1000
-# What these sums lack of the limit, relative.
+# Relative distance of these sums from the limit.
 OF_SUMS = 1e-3
 # Dimensions from which the limit of the predictions is extrapolated.  The first is that of runs.
 # Up to 1e-4 of the ICL error is lost by leaving out those in between.

@@ -22,7 +22,7 @@ from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
 
-# What is said if losses agree and times do not.
+# Remark if losses agree and times do not.
 OTHER_OPTIMIZER = (
     "losses agree, only times do not: the theory is of gradient flow, and momentum, Adam, a "
     "changing learning rate and minibatches change times (optimizer = 'other' leaves them out)"

@@ -16,7 +16,7 @@ MOST = 10
 # flow; the loss, or one column for each run; and the run of a row.
 ROLES = ("step", "time", "loss", "run", *(f"loss_{number}" for number in range(MOST)))
 
-# What these columns are called elsewhere, for hints.
+# Other names of these columns, for hints.
 USUAL = {
     "step": ("steps", "iteration", "iterations", "iter", "global_step", "_step", "epoch"),
     "time": ("times", "t"),

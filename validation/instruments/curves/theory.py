@@ -50,7 +50,7 @@ SETS = 80
 # Least number of sequences in each of them.
 SET_SIZE = 300
 
-# What fluctuations over training sets depend on, beside the eigenvalues.
+# Parameters of the fluctuations over training sets, beside the eigenvalues.
 FLUCTUATING = (
     *("model", "context", "heads", "rank", "noise_variance", "fresh_fraction", "shared_task"),
     "standardize",

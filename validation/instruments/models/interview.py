@@ -27,7 +27,7 @@ from iclimit.validation.instruments.models.model import Answering, Answers, ask_
 from iclimit.validation.instruments.models.sections import Section, central_differences
 from iclimit.validation.instruments.ratios import cosine, larger, quantile, ratio
 
-# What is moved: coordinates of the query, labels of the context.
+# Inputs that are moved: coordinates of the query, labels of the context.
 MOVED = ("query", "labels")
 
 # Sections that the diagnosis needs.

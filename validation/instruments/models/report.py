@@ -63,7 +63,7 @@ TITLES = {
     "shifts": "Errors on other prompts",
 }
 
-# What the columns of the page's table are.
+# Columns of the page's table.
 EXPLANATION = (
     "The theory is the exact error of an algorithm; its z checks the measurement. Model - it: "
     "error of the model minus that of the algorithm on the same prompts. Unexplained: mean "

@@ -210,7 +210,7 @@ SENSITIVITY_PROMPTS = (10, 50)
 # Coordinates of the query and labels that are moved in all these prompts, about: in between.
 SENSITIVITY_VARIANTS = 4000
 
-# What a problem may say beside its sizes.
+# Fields of a problem that may be set, beside its sizes.
 LAW = (
     *("tasks", "prompts", "noise_variance", "noise_law", "input_law", "scale"),
     *("input_covariance", "task_law", "task_variance", "task_covariance"),

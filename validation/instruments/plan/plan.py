@@ -47,7 +47,7 @@ from iclimit.validation.instruments.runs.fitting import FREE
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
 
-# What is better if it is larger.
+# Unknowns of which larger values are better.
 UPWARDS = ("power", "significance")
 
 # Dimensions that are tried.
@@ -59,7 +59,7 @@ SETS = 30
 # Fewest points of a sweep.
 FEWEST_VALUES = 4
 
-# What is said of skewed errors.
+# Warning for skewed errors.
 SKEWED_NOTE = (
     "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
     "ten or more, or logarithms."

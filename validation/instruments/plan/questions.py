@@ -357,7 +357,7 @@ class Question:
     swept: str = NO_SWEEP
 
 
-# What can be asked.
+# Questions of `plan_runs`.
 QUESTIONS = {
     "precision": Question(
         lambda _, points, __: precision(points),

@@ -17,7 +17,7 @@ from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, Me
 from iclimit.validation.instruments.runs.predictions import Theory, predict
 from iclimit.verdict import Verdict
 
-# What errors may be drawn against.
+# Parameters against which errors may be drawn.
 VARIED = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
 
 MARKERS = dict(zip(MEASURED, "os^", strict=True))

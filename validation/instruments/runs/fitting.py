@@ -118,7 +118,7 @@ SHARE_OF_ERROR = 0.25
 # Even of parameters that are hardly known, corrections are not used further away.
 MOST_MOVED = 0.3
 
-# What predicts the errors of a run.
+# Function that predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
 
 

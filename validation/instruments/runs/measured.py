@@ -102,7 +102,7 @@ def _refuse_conflict(
             raise table.fault(row, RATIOS[name], problem)
 
 
-# What may be measured, as combinations of the ICL and the IDG error.
+# Measured errors, as combinations of the ICL and the IDG error.
 MEASURED = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
 
 # Endings of columns with standard errors and standard deviations, and what others call them.

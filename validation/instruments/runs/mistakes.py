@@ -106,7 +106,7 @@ def _bayes(*_: object, name: str) -> dict[str, str]:
     return {"estimator": name}
 
 
-# What Bayes estimators are called.
+# Bayes estimators in words.
 ESTIMATED = {
     "dmmse": "dMMSE, the Bayes estimator on the pretraining tasks",
     "ridge": "the Bayes estimator on fresh tasks, ridge regression on the context",

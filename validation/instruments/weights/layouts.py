@@ -105,7 +105,7 @@ _VARIANCE_ONE = Convention(
     square_factor="1/l",
 )
 
-# What each layout has other than by default.
+# Fields of each layout that differ from the default.
 _CHOICES: dict[str, dict[str, Any]] = {
     "lu2025": {"names": {"V": "value", "K": "key", "Q": "query"}, "include_query": True},
     "vonoswald2023": {"names": {"P": "projection"}, "normalization": "sum", "sign": -1.0},

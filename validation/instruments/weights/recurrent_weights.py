@@ -69,7 +69,7 @@ LAYOUTS = {
     "mamba2": ("in_proj.weight", "out_proj.weight", "D", *_TIMES),
 }
 
-# What may be left out.
+# Parts that may be left out.
 _OPTIONAL = ("D",)
 
 # Parts of such layers that are no linear recurrence, and what they are.

@@ -52,7 +52,7 @@ from iclimit.validation.instruments.weights.layouts import (
 )
 from iclimit.words import percent
 
-# What a stack is compared with, from few numbers to more.
+# Models that a stack is compared with, from few numbers to more.
 MODELS = ("gd++", "diag", "preconditioned")
 
 
