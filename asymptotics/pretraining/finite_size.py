@@ -412,23 +412,19 @@ def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
     dim = problem.dim
     rho = float(problem.noise_variance)
     ridge = float(experiment.ridge)
-    kernel = _kernel(problem)
-    test_kernel = _kernel(tests.problem)
     C = optional_covariance("task_covariance", problem.task_covariance, dim)
     C_test = optional_covariance("test_covariance", tests.problem.task_covariance, dim)
     Sigma = optional_covariance("input_covariance", problem.input_covariance, dim)
     inputs = Inputs.of(Sigma, dim)
-    continued = bool(problem.correlated_query and (kernel or test_kernel))
+    correlated = _kernel(problem) or _kernel(tests.problem)
+    continued = bool(problem.correlated_query and correlated)
     if continued:
         covariances = {"task_covariance": C, "test_covariance": C_test, "input_covariance": Sigma}
         _check_isotropic(problem, covariances)
-    query = {"dim": dim, "correlated_query": continued}
-    law = {"rho": rho, "drift": float(problem.drift), "correlation": kernel}
-    timed = _timed("gates", experiment.model.gates, problem.context, **law, **query)
-    test_rho = float(tests.problem.noise_variance)
-    law = {"rho": test_rho, "drift": float(tests.problem.drift), "correlation": test_kernel}
+    timed = _timed("gates", experiment.model.gates, problem, continued)
     name = "test_gates" if experiment.test and experiment.test.gates is not None else "gates"
-    test_timed = _timed(name, tests.gates, tests.problem.context, **law, **query)
+    test_timed = _timed(name, tests.gates, tests.problem, continued)
+    test_rho = float(tests.problem.noise_variance)
     train = FreshTasks.of(C, inputs, problem.task_law)
     test = FreshTasks.of(C_test, inputs, tests.problem.task_law)
     generator = np.random.default_rng(rng)
@@ -534,16 +530,29 @@ def _is_identity(matrix: np.ndarray) -> bool:
     return bool(np.allclose(matrix, np.eye(len(matrix)), rtol=0, atol=LEAST_EIGENVALUE))
 
 
-def _timed(name: str, gates: ArrayLike | None, context: int, **law: Any) -> TimedContexts | None:
-    """Contexts in which the order of the pairs matters; None where it does not."""
-    if gates is None and not (law["drift"] or law["correlation"] or law["correlated_query"]):
+def _timed(
+    name: str, gates: ArrayLike | None, problem: Problem, continued: bool
+) -> TimedContexts | None:
+    """Contexts in which the order of the pairs matters; None where it does not.
+
+    ``continued`` says whether the query follows the last pair.
+    """
+    kernel = _kernel(problem)
+    if gates is None and not (problem.drift or kernel or continued):
         return None
-    weights = parse_gates(name, gates, context)
+    weights = parse_gates(name, gates, problem.context)
     if weights is None:
-        weights = np.ones(context)
+        weights = np.ones(problem.context)
     elif not np.any(weights):
         raise ValueError(f"{name} must not all be zero, got {gates!r}")
-    return TimedContexts(gates=tuple(weights.tolist()), **law)
+    return TimedContexts(
+        gates=tuple(weights.tolist()),
+        dim=problem.dim,
+        rho=float(problem.noise_variance),
+        drift=float(problem.drift),
+        correlation=kernel,
+        correlated_query=continued,
+    )
 
 
 def _check_isotropic(problem: Problem, covariances: dict[str, Any]) -> None:
