@@ -40,7 +40,7 @@ def labelled_values(
         Theory.
     simulated : sequence of SimulatedValue
         Simulated points.
-    **more
+    more : mapping
         Further variables.
     """
     import iclimit
