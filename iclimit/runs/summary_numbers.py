@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.errors import Errors
 from iclimit.results import Estimate
 
 # A value and its standard error, None if it has none.
@@ -15,10 +16,11 @@ Number = tuple[float, float | None]
 def summary_numbers(result: object) -> dict[str, Number]:
     """Named numbers of a result, each with its standard error or None.
 
-    An `Estimate` is a number with its standard error, any other number has none.  Tuples, dicts
-    and dataclasses are gone through, with names joined by dots: ``1.loss`` is ``loss`` of the
-    second of a tuple.  A number alone is called ``value``.  Lists and arrays are data.  Arguments
-    that a result repeats (``parameters``), truth values and private names are left out.
+    An `Estimate` is a number with its standard error, any other number has none.  `Errors` have
+    their estimates by name.  Tuples, dicts and dataclasses are gone through, with names joined by
+    dots: ``1.loss`` is ``loss`` of the second of a tuple.  A number alone is called ``value``.
+    Lists and arrays are data.  Arguments that a result repeats (``parameters``), truth values and
+    private names are left out.
 
     Parameters
     ----------
@@ -51,6 +53,8 @@ def _numbers(path: tuple[str, ...], value: object) -> Iterator[tuple[str, Number
 
 
 def _parts(value: object) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Errors):
+        return value.printed().items()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, dict):
