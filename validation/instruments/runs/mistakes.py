@@ -159,10 +159,15 @@ def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str,
 
 
 def _wrong_setting(text: str, **changes: OfRun) -> RunMistake:
-    """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more."""
+    """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more.
+
+    It is not possible where something becomes infinite.
+    """
 
     def change(run: MeasuredRun, _: float) -> dict[str, float]:
         values = {name: number(run) for name, number in changes.items()}
+        if math.inf in values.values():  # of a number of tasks
+            return {}
         return {n: max(1, round(v)) if n in run.sizes else v for n, v in values.items()}
 
     return RunMistake(text, change)
