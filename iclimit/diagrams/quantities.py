@@ -179,7 +179,7 @@ def python_call(row: Row) -> str:
         name, _, part = rest.partition(".")
         return f"iclimit.{shelf}.{name}({{}})" + (f".{part}" if part else "")
     if row.label:
-        return f'iclimit.curve("{row.name}", {{}})'
+        return f'iclimit.curve("{row.name}", {{}}).values[0]'
     return f"iclimit.diagrams.combinations.{row.name}({{}})"
 
 

@@ -326,7 +326,7 @@ def test_links_with_nonsense_open_the_defaults(browser, page):
 
 
 SCRIPT = """
-const text = ({ y, python, drawn }) => [Boolean(python), Boolean(drawn), Array.from(y, String)];
+const text = ({ y, python }) => [Boolean(python), Array.from(y, String)];
 const { charts } = explorer.result;
 return [python.script(explorer.result), charts.map(({ lines }) => (lines ?? []).map(text))];
 """
@@ -345,11 +345,11 @@ def test_the_python_script_draws_every_curve(browser, page):
             for ax, lines in zip(axes, charts, strict=True):
                 assert ax.has_data(), link
                 # Lines are drawn before points and marks.
-                for own, (computed, drawn, texts) in zip(ax.lines, lines, strict=False):
+                for own, (computed, texts) in zip(ax.lines, lines, strict=False):
                     values = np.ravel(own.get_ydata()).astype(float)
                     expected = [float(text.replace("Infinity", "inf")) for text in texts]
-                    # Numbers are written with seven digits; predictions at finite size are others.
-                    accuracy = 0.3 if drawn else 1e-9 if computed else 1e-6
+                    # Numbers are written with seven digits.
+                    accuracy = 1e-9 if computed else 1e-6
                     assert values == pytest.approx(expected, rel=accuracy, abs=1e-12), link
                 assert len(ax.lines) >= len(lines), link
             names["plt"].close(names["figure"])

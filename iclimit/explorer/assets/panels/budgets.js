@@ -35,7 +35,8 @@
     const here = { x: s[axis], label: `${parameters.symbol(axis)} = ${numbers.show(s[axis], 3)}` };
     const marks = [...(s[axis] > 0 ? [here] : []), ...(axis === "budget" ? [{ x: jump, label: "the best τ jumps without a ridge" }] : [])];
     const across = { ...parameters.axis(axis), log: true, python: axis };
-    const [best, ridgeless] = FUNCTIONS.error.map((name) => explorer.call(name, values, axis).replace(/\.error$/, ""));
+    const best = explorer.call("budget_icl_error", values, axis).replace(/\.error$/, "");
+    const ridgeless = best.replace(/\)$/, ", ridge=0)");
     return {
       charts: [
         {

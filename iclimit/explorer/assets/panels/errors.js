@@ -50,9 +50,8 @@
       label: `${name}, predicted at d = ${s.dim}`, colour: part, dash: true, width: 1.75,
       x: counts.map((count) => count / unit),
       y: means.map((each) => each[part]),
-      across: `np.array(counts) / ${unit}`,
-      python: `[run.${name.toLowerCase()}.mean for run in runs]`,
-      drawn: true,
+      across: `counts / ${unit}`,
+      python: `at_size[${part}]`,
     }));
   };
 
@@ -71,10 +70,11 @@
   const finiteRuns = (s, hasCurve) => {
     const size = { dim: s.dim, ...sizes(s), rho: s.rho, ridge: s.ridge };
     if (!hasCurve) return [`run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`];
-    const along = numbers.keywords({ ...size, [VARIED[s.axis]]: "count" });
+    const along = numbers.keywords({ ...size, [VARIED[s.axis]]: "counts" });
     return [
-      `counts = ${python.list(integers(s).counts)}`,
-      `runs = [iclimit.finite_size_errors(${along}, approach="moments", draws=4, rng=0) for count in counts]`,
+      "from iclimit.asymptotics.pretraining.errors_at_size import errors_at_size",
+      `counts = np.array(${python.list(integers(s).counts)})`,
+      `at_size = errors_at_size(${along})`,
     ];
   };
 
