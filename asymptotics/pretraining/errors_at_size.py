@@ -160,6 +160,8 @@ def errors_at_size(
     -------
     icl, idg : float or ndarray
         Errors; ``inf`` at the interpolation threshold, and where no variance solves its equation.
+        They mean nothing for a single task with hardly any noise or ridge, whose moments are
+        singular.
 
     Raises
     ------

@@ -451,7 +451,7 @@ def test_what_is_infinite_everywhere_is_said(browser, page):
     read = "return document.querySelector('.stage').innerText"
     assert "both are infinite" in browser.execute_script(read)
     show(browser, CORNERS[1])
-    assert "no finite value here" in browser.execute_script(read)
+    assert "A single task is too few" in browser.execute_script(read)
     assert len(browser.execute_script("return explorer.result.charts[0].lines")) == 2
     show(browser, CORNERS[2])
     assert "no finite value in this diagram" in browser.execute_script(read)

@@ -3,6 +3,7 @@
 
 {
   const NAMES = ["tau", "alpha", "kappa", "rho", "ridge"];
+  const FEWEST_TASKS = 2; // without noise the moments of a single one are singular
   const POINTS = { tau: 32, alpha: 40, kappa: 28 };
   const ENDS = { tau: [0.1, 10], alpha: [0.1, 100], kappa: [0.05, 20] };
   const slider = (name) => parameters.slider(name, { when: (s) => s.axis !== name });
@@ -32,7 +33,7 @@
       const beside = [0, ...[1, 2, 3, 4, 5, 6].flatMap((k) => [0.5 ** k, -(0.5 ** k)])];
       x = [...x, ...beside.map((share) => (1 + 1 / s.dim) * (1 + share))];
     }
-    const least = { tau: 1, alpha: explorer.data.finite_size.context, kappa: 2 }[s.axis];
+    const least = { tau: 1, alpha: explorer.data.finite_size.context, kappa: FEWEST_TASKS }[s.axis];
     const counts = new Set(x.map((each) => Math.round(each * unit)).filter((each) => each >= least));
     return { unit, counts: [...counts].sort((one, other) => one - other) };
   };
@@ -42,6 +43,7 @@
     const size = sizes(s);
     const { unit, counts } = integers(s);
     if (s.axis !== "alpha" && size.context < explorer.data.finite_size.context) return [];
+    if (s.axis !== "kappa" && size.tasks < FEWEST_TASKS) return [];
     const means = counts.map((count) => {
       const { tasks, context, prompts } = { ...size, [VARIED[s.axis]]: count };
       return theory.errors_at_size(s.dim, tasks, context, prompts, s.rho, s.ridge);
@@ -56,9 +58,10 @@
   };
 
   const accuracy = (s, missing) => {
-    const { context } = sizes(s);
+    const { context, tasks } = sizes(s);
     const known = explorer.data.finite_size;
     if (s.axis !== "alpha" && context < known.context) return `Contexts of less than ${known.context} pairs are too short for a prediction at finite size.`;
+    if (s.axis !== "kappa" && tasks < FEWEST_TASKS) return "A single task is too few for a prediction at finite size.";
     if (missing) return "The prediction at finite size has no finite value here: τ = 1 without a ridge makes its errors infinite.";
     return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, the limit with its largest corrections. At nearly all parameters it is within about ${known.loss}/d = ${numbers.show((100 * known.loss) / s.dim, 2)} % of simulations; iclimit.finite_size_errors is closer.`;
   };
