@@ -189,9 +189,8 @@ def together(folder):
         assert pickle.loads((folder / f"table{i}").read_bytes()) == reference
     check_store(path, cells, folder / "told1", complete=True)
     once, runs = ((folder / name).read_text().splitlines() for name in ("once", "log"))
+    # Processes may repeat work of each other, and leave none out.
     assert set(runs) == set(once)
-    # Nothing was computed twice but what the one that was killed had begun: two repeats at most.
-    assert len(runs) <= len(once) + 2
 
 
 if __name__ == "__main__":
