@@ -22,7 +22,8 @@ for the summary, and 2/d for the query.  Their product is taken as one Gamma var
 means of :math:`u/(t + u)` are a continued fraction: its convergents are the Gauss rules.
 
 Of 300 drawn settings, 97 % are within `LOSS`/d of the prediction task by task, one half within
-0.3/d.
+0.3/d.  Without a ridge, in contexts of more than about 10 d pairs, the ICL error is up to 8/d too
+low: at tau = 0.7, alpha = 100, kappa = 1, rho = 0.3 by 6.0/d at d = 12 and 8.3/d at d = 40.
 """
 
 from typing import Any, TypeAlias

@@ -63,7 +63,8 @@
     if (s.axis !== "alpha" && context < known.context) return `Contexts of less than ${known.context} pairs are too short for a prediction at finite size.`;
     if (s.axis !== "kappa" && tasks < FEWEST_TASKS) return "A single task is too few for a prediction at finite size.";
     if (missing) return "The prediction at finite size has no finite value here: τ = 1 without a ridge makes its errors infinite.";
-    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, the limit with its largest corrections. At nearly all parameters it is within about ${known.loss}/d = ${numbers.show((100 * known.loss) / s.dim, 2)} % of simulations; iclimit.finite_size_errors is closer.`;
+    const long = s.ridge === 0 ? ` Without a ridge, in contexts of more than about ${10 * s.dim} pairs, it may be up to 8/d too low.` : "";
+    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, the limit with its largest corrections. At nearly all parameters it is within about ${known.loss}/d = ${numbers.show((100 * known.loss) / s.dim, 2)} % of simulations; iclimit.finite_size_errors is closer.${long}`;
   };
 
   // Whether a line can be drawn: gaps may be the lesser part of it.
