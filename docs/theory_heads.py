@@ -17,6 +17,7 @@ FORMULAS = {
     "pretraining/fluctuations": "icl_spread",
     "pretraining/budgets": "budget_icl_error",
     "pretraining/finite-size": "errors_at_size",
+    "pretraining/one-pass": "one_pass_error",
     "descent/gradient-descent": "optimal_learning_rate",
     "descent/schedules": "optimal_rates",
     "gdpp/gdpp": "condition_number_excess",

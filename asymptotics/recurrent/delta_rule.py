@@ -68,15 +68,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import MpMath, Namespace, Number, SymPyMath, Value
+from iclimit.asymptotics.noisy_decay import noisy_decay
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.searches import find_root
 from iclimit.results import Result
 
 _RANGES = {"alpha": "(0, inf)", "dim": "[1, inf]"}
-
-# Newton's method reaches rounding in 6 steps for noise from 1e-12 to 100 and contexts from 1e-8 to
-# 1e6.
-_NEWTON_STEPS = 9
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,27 +217,11 @@ def optimal_delta_step(*, alpha: Number, rho: Number) -> DeltaStep:
     rho = values.rho
     with math_.quiet():
         remaining = math_.where(
-            math_.isinf(alpha), lambda: 0 * rho, lambda: _best_loss(math_, alpha, rho)
+            math_.isinf(alpha), lambda: 0 * rho, lambda: noisy_decay(math_, alpha, rho)
         )
         # Without noise the step is 1, also where nothing remains.
         step = math_.where(rho > 0, lambda: remaining / (remaining + rho), lambda: 1)
         return DeltaStep(math_.finish(step), math_.finish(rho + remaining))
-
-
-def _best_loss(math_: Namespace, alpha: Value, rho: Value) -> Value:
-    """exp(-y) with y + rho (exp(y) - 1) = alpha."""
-    if isinstance(math_, SymPyMath):
-        from sympy import LambertW
-
-        noisy = rho / LambertW(rho * math_.exp(rho + alpha))
-        return math_.where(rho > 0, lambda: noisy, lambda: math_.exp(-alpha))
-    # The left-hand side is convex and increases, so that Newton's method converges from above.
-    noise = math_.where(rho > 0, lambda: rho, lambda: 1)
-    bound = math_.log1p(math_.divide(alpha, noise))
-    y = math_.where(bound < alpha, lambda: bound, lambda: alpha)
-    for _ in range(_NEWTON_STEPS + 4 * isinstance(math_, MpMath)):
-        y = y - (y + noise * math_.expm1(y) - alpha) / (1 + noise * math_.exp(y))
-    return math_.where(rho > 0, lambda: math_.exp(-y), lambda: math_.exp(-alpha))
 
 
 def constant_delta_step(*, alpha: Number, rho: Number, drift: Number = 0.0) -> DeltaStep:

@@ -59,6 +59,12 @@ def optimal_idg_error(**setting: Values) -> Any:
     return pretraining.optimal_ridge(objective="idg", **setting).error
 
 
+def one_pass_price(*, tau: Values, alpha: Values, rho: Values) -> Any:
+    """Error after one pass of SGD over that of the best ridge on the same prompts."""
+    best = pretraining.optimal_ridge(tau=tau, alpha=alpha, kappa=np.inf, rho=rho).error
+    return pretraining.one_pass_error(tau=tau, alpha=alpha, rho=rho) / best
+
+
 def ridgeless_budget_icl_error(budget: Values, rho: Values) -> Any:
     """Least error on fresh tasks for a budget of label pairs without a ridge."""
     return pretraining.compute_optimal_pretraining(budget=budget, rho=rho, ridge=0).error
