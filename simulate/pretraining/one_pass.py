@@ -120,7 +120,7 @@ def simulate_one_pass(
                 _batches(law, generator, batch, steps, task_set), 1
             ):
                 missed = arrays.xp.sum((query @ gamma) * summary, axis=1) - label
-                scaled = (2 * rates[step - 1] / batch) * missed
+                scaled = float(2 * rates[step - 1] / batch) * missed
                 gamma = gamma - (query * scaled[:, None]).T @ summary
                 if step % every == 0:
                     curve.append(_errors(law, generator, gamma, task_set))
@@ -152,7 +152,7 @@ def _batches(
         query, summary, label = law.draw(generator, number * batch, task_set)
         for step in range(number):
             rows = slice(step * batch, (step + 1) * batch)
-            yield query[rows], summary[rows], label[rows]
+            yield query[rows, :], summary[rows, :], label[rows]
 
 
 def _errors(
