@@ -35,6 +35,7 @@ RANGES = {
     ("tied_flow", "depth"): "[1, inf]",
     ("online_sgd_errors", "steps"): "[0, inf]",
     ("one_pass_errors", "steps"): "[0, inf)",
+    ("one_pass_task_errors", "steps"): "[0, inf)",
     ("optimal_gdpp", "condition_number"): "[1.01, 1e6]",
     ("optimal_gdpp", "ratio"): "[1e-3, 1e3]",
     ("optimal_gdpp", "noise_ratio"): "[0, 1e6]",

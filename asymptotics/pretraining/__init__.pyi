@@ -25,6 +25,8 @@ from .joint_spectrum import JointSpectrum as JointSpectrum
 from .one_pass import OnePass as OnePass
 from .one_pass import one_pass_error as one_pass_error
 from .one_pass import one_pass_errors as one_pass_errors
+from .one_pass_tasks import OnePassTasks as OnePassTasks
+from .one_pass_tasks import one_pass_task_errors as one_pass_task_errors
 from .phase_margins import OptimalRidge as OptimalRidge
 from .phase_margins import context_information as context_information
 from .phase_margins import context_slope as context_slope

@@ -62,6 +62,7 @@ OBJECTS = {
     "spectrum": JointSpectrum.of_measures(ATOMS, order=4),
     "support": [(0.0, 1.0)],
     "task_covariance": IDENTITY,
+    "task_set": IDENTITY,
     "task_spectrum": ATOMS,
 }
 BASE = TYPICAL | OBJECTS
@@ -78,6 +79,7 @@ CALLS = {
     "held_out_losses": ({**NOISY, "model": gdpp_transformer([0.1], [], context=20, dim=10)},),
     "simulate_learning_rate": (SIZES,),
     "simulate_softmax": (SIZES,),
+    "one_pass_task_errors": ({"learning_rate": 0.1},),
     "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),
     "structured_errors": ({"test_alpha": 2.0, "test_rho": 0.2},),

@@ -2,7 +2,8 @@
 
 The mean error of linear attention during SGD on fresh prompts equals the recursion at any
 dimension: for one prompt or several in a batch, tasks of fixed or random norm, a constant rate, a
-schedule of rates and the best ones.  Runs at the best rates and at a constant step, extrapolated
+schedule of rates and the best ones; and for prompts of a few fixed tasks, on these tasks and on
+fresh ones.  Runs at the best rates and at a constant step, extrapolated
 to infinite dimension, equal the limit.
 
 Source: Derived in the documentation.
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 
-from iclimit.asymptotics.pretraining import one_pass_error, one_pass_errors
+from iclimit.asymptotics.pretraining import one_pass_error, one_pass_errors, one_pass_task_errors
 from iclimit.problem import Problem
 from iclimit.simulate.pretraining import simulate_one_pass
 from iclimit.statement import Derived, named_cell
@@ -34,6 +35,11 @@ RATES = (0.02, 0.04, 0.2)
 # Runs at quick; pooled they would notice 0.5 %.
 RUNS = 100
 
+# Task vectors, of squared norm d, and the setting of their recursion.
+TASKS = 2.0 * np.random.default_rng(0).integers(0, 2, (4, 10)) - 1
+OF_TASKS: dict[str, Any] = {"context": 20, "batch": 5}
+TASK_RATE = 0.06
+
 # Prompts and context length of the limit.
 TAU = 2
 ALPHA = 2
@@ -49,7 +55,7 @@ ORDER = 2
 def curve(
     *, task_law: str = "sphere", rates: np.ndarray, repeats: int, rng: SeedSequence, **sizes: int
 ) -> np.ndarray:
-    """Errors after each tenth of the steps, (records, repeats)."""
+    """Errors after each quarter of the steps, (records, repeats)."""
     law = Problem(
         dim=sizes["dim"], context=sizes["context"], noise_variance=RHO, task_law=task_law
     )
@@ -64,6 +70,29 @@ def curve(
         repeats=repeats,
     )
     return runs.icl.T
+
+
+@named_cell("one_pass_task_curve")
+def task_curve(*, rates: np.ndarray, repeats: int, rng: SeedSequence) -> np.ndarray:
+    """Both errors after each quarter of the steps, (2, records, repeats)."""
+    law = Problem(
+        dim=TASKS.shape[1],
+        context=OF_TASKS["context"],
+        tasks=TASKS,
+        noise_variance=RHO,
+        task_law="sphere",
+    )
+    steps = len(rates)
+    runs = simulate_one_pass(
+        law,
+        batch=OF_TASKS["batch"],
+        steps=steps,
+        learning_rate=rates,
+        record=steps // 4,
+        rng=rng,
+        repeats=repeats,
+    )
+    return np.array([runs.icl.T, runs.idg.T])
 
 
 def best_rates(steps: int, **setting: Any) -> Derived:
@@ -98,6 +127,30 @@ def at_any_size(effort: Effort) -> Rows:
                 )
 
 
+def of_fixed_tasks(effort: Effort) -> Rows:
+    """Both errors of prompts of fixed tasks against the recursion."""
+    last = STEPS[-1]
+    falling = TASK_RATE / (1 + np.arange(last) / last)
+    for name, rates, keywords in (
+        ("constant rate", np.full(last, TASK_RATE), {"learning_rate": TASK_RATE}),
+        ("falling rates", falling, {"rates": falling.tolist()}),
+    ):
+        runs = run(task_curve, rates=rates, repeats=effort(RUNS))
+        for step in STEPS:
+            theory = call(
+                one_pass_task_errors, steps=step, task_set=TASKS, rho=RHO, **OF_TASKS, **keywords
+            )
+            for number, error in enumerate(("icl", "idg")):
+                yield mean(
+                    f"{error.upper()} of fixed tasks, {name}, step {step}",
+                    getattr(theory, error),
+                    runs[number, step * 4 // last - 1],
+                    draws=("tasks", name),
+                    x=("steps", step),
+                    family=f"{error.upper()} of fixed tasks, {name}",
+                )
+
+
 def in_the_limit(effort: Effort) -> Rows:
     """Errors after the same number of prompts over d^2, extrapolated."""
     constant = STEP / (2 * (1 + (1 + RHO) / ALPHA))
@@ -113,8 +166,9 @@ def in_the_limit(effort: Effort) -> Rows:
 
 
 def rows(effort: Effort) -> Rows:
-    """At any size, and in the limit."""
+    """At any size, of fixed tasks, and in the limit."""
     yield from at_any_size(effort)
+    yield from of_fixed_tasks(effort)
     yield from in_the_limit(effort)
 
 
