@@ -231,11 +231,11 @@ BLOCK = 2**16
 
 
 def in_blocks(
-    function: Callable[..., tuple[Any, ...]], *values: Any, results: int
+    function: Callable[..., tuple[Any, ...]], *values: Any, results: int, block: int = BLOCK
 ) -> tuple[Any, ...]:
     """Evaluate an elementwise function with so many results, large NumPy arrays in blocks."""
     host = all(isinstance(value, np.ndarray) for value in values)
-    if not host or math.prod(np.broadcast_shapes(*(value.shape for value in values))) <= BLOCK:
+    if not host or math.prod(np.broadcast_shapes(*(value.shape for value in values))) <= block:
         return function(*values)
     flags: Any = [["readonly"]] * len(values) + [["writeonly", "allocate"]] * results
     blocks = np.nditer(
@@ -243,12 +243,12 @@ def in_blocks(
         flags=["buffered", "external_loop"],
         op_flags=flags,
         op_dtypes=np.float64,
-        buffersize=BLOCK,
+        buffersize=block,
     )
     with blocks:
-        for block in blocks:
-            computed = function(*block[: len(values)])
-            for place, result in zip(block[len(values) :], computed, strict=True):
+        for arrays in blocks:
+            computed = function(*arrays[: len(values)])
+            for place, result in zip(arrays[len(values) :], computed, strict=True):
                 place[...] = result
         return blocks.operands[len(values) :]
 

@@ -127,7 +127,8 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
-        *("extrapolation", "fluctuations", "optimal_ridge", "gamma", "structured_tasks"),
+        *("extrapolation", "fluctuations", "optimal_ridge", "training_time"),
+        *("gamma", "structured_tasks"),
         *("low_rank_tasks", "best_covariances", "exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),

@@ -24,6 +24,7 @@ MESSAGES = {
     "iclimit.Problem(20, 40, prompts": r"now it is Experiment\(problem, prompts=...\)",
     "iclimit prompts": "must end in .npz",
     "iclimit probe prompts.json": "iclimit prompts with the same flags and -o prompts.npz",
+    "iclimit curve": "did you mean --time-limit",
     "iclimit dynamics": "now it is merged_attention_drop",
     "iclimit train": "now it is iclimit",
     "iclimit train lstm": "now it is train_network",

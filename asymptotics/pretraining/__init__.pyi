@@ -46,3 +46,7 @@ from .structured_slopes import best_training_covariance as best_training_covaria
 from .structured_slopes import direction_slopes as direction_slopes
 from .structured_slopes import diversity_slope as diversity_slope
 from .structured_slopes import worst_test_covariance as worst_test_covariance
+from .training_time import OptimalStopping as OptimalStopping
+from .training_time import TrainingErrors as TrainingErrors
+from .training_time import optimal_stopping as optimal_stopping
+from .training_time import training_errors as training_errors

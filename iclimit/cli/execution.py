@@ -21,7 +21,7 @@ PLACE = ("rng", "backend", "checkpoint", "progress")
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
+    """Add --seed, --backend, --jobs, --scheduler, --time-limit, --store and --no-store."""
     add_flag(parser, "rng")
     add_flag(parser, "backend", ('{"numpy", "cupy"}', ""), default="numpy")
     add_flag(parser, "jobs", default=-1)

@@ -29,7 +29,7 @@ def test_curve_prints_csv(capsys):
 
 
 def test_points_that_the_time_did_not_suffice_for_are_status_1(capsys):
-    options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1", "--time", "0.001s"]
+    options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1", "--time-limit", "0.001s"]
     with pytest.warns(RuntimeWarning, match="0 of 2 points"):
         assert main(["curve", "idg_error", "--tau", "1.5:3:5", *SETTING, *options]) == 1
     error = capsys.readouterr().err
@@ -149,7 +149,10 @@ def test_a_figure_is_drawn(tmp_path):
             "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate d=20,n=3",
             "got d, n; did you mean dim (dimension of the inputs)?",
         ),
-        ("curve icl_error --tau 1 --time 10x", "argument --time: must look like 90s, 10m"),
+        (
+            "curve icl_error --tau 1 --time-limit 10x",
+            "argument --time-limit: must look like 90s, 10m",
+        ),
         ("curve icl_error --tau 1 --target-relative-error %", "error: must look like 0.01 or 1%"),
         ("curve icl_error --tau 1 --target-standard-error 0.1", "error needs --simulate"),
         ("phase icl_error --x beta=1:2:3 --y tau=1:2:3", "icl_error takes tau, "),
