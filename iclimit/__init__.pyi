@@ -35,6 +35,7 @@ from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .diagrams import sensitivity as sensitivity
 from .experiment import Experiment as Experiment
+from .experiment import Flow as Flow
 from .experiment import Point as Point
 from .experiment import Reduced as Reduced
 from .experiment import Ridge as Ridge

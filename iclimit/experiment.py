@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 
@@ -47,6 +47,40 @@ class Ridge:
 
     def __post_init__(self) -> None:
         check_arguments(ridge=self.ridge)
+
+
+@dataclass(frozen=True)
+class Flow:
+    r"""Training by gradient flow, the limit of small steps on all prompts.
+
+    Parameters
+    ----------
+    time : float >= 0
+        Training time, :math:`2\eta/d` for each step of rate :math:`\eta` on the mean squared
+        error; inf is its end.
+    ridge : float >= 0
+        Weight decay, in the units of the ridge of `Ridge`.
+    start_variance : float >= 0
+        d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
+
+    Examples
+    --------
+    >>> from iclimit import Experiment, Flow, Problem
+    >>> run = Experiment(Problem(24, 48, tasks=24), prompts=1152, training=Flow(time=2.0))
+    >>> run.limit["time"]
+    2.0
+    """
+
+    time: float
+    ridge: float = 0.0
+    start_variance: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_arguments(**vars(self))
+
+
+# Ways of training.
+Training: TypeAlias = Ridge | Flow
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +154,15 @@ _MAY_BE_NONE = {
     "gates",
     "test_gates",
     "test_prompts",
+    "time",
     *_OF_TESTS,
     *(name for name, usual in _OF_PROBLEM.items() if usual is None),
 }
 
 # Keywords that a run must have, and those that are about it as a whole.
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
-_OF_RUN = ("ridge", "balanced", "gates", "test_gates", "test_prompts")
+_OF_TRAINING = ("ridge", "time", "start_variance")
+_OF_RUN = (*_OF_TRAINING, "balanced", "gates", "test_gates", "test_prompts")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,7 +179,7 @@ class Experiment:
         Whether all tasks have the same number of prompts; otherwise every prompt draws its task.
     loss : LastPosition
         What is minimised.
-    training : Ridge
+    training : Ridge or Flow
         How.
     model : Reduced
         What is trained.
@@ -177,7 +213,7 @@ class Experiment:
     prompts: int
     balanced: bool = False
     loss: LastPosition = LastPosition()
-    training: Ridge = Ridge()
+    training: Training = Ridge()
     model: Reduced = Reduced()
     test: Test | None = None
     point: Point | None = field(default=None)
@@ -186,7 +222,8 @@ class Experiment:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kind) and not (name == "test" and value is None):
-                raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+                kinds = " or ".join(own.__name__ for own in _alternatives(kind))
+                raise TypeError(f"{name} must be a {kinds}, got {value!r}")
         check_arguments(prompts=self.prompts)
         check_flag("balanced", self.balanced)
         gates = parse_gates("gates", self.model.gates, self.problem.context)
@@ -238,7 +275,7 @@ class Experiment:
         sizes["tasks"] = self.problem.task_count
         problem = self.tests.problem
         found = ratios_of(self.dim, **sizes) | {"rho": self.problem.limit["rho"]}
-        found["ridge"] = self.ridge
+        found |= vars(self.training)
         if problem.context != self.problem.context:
             found["test_alpha"] = problem.context / self.dim
         if problem.noise_variance != self.problem.noise_variance:
@@ -268,10 +305,11 @@ class Experiment:
         Parameters
         ----------
         **keywords
-            ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``balanced``,
-            ``gates`` and other fields of a `Problem`; ``test_context``, ``test_rho``,
-            ``test_drift``, ``test_correlation``, ``test_covariance`` and other fields of the
-            tests' problem; ``test_gates`` and ``test_prompts``.  None stands for what is left out.
+            ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``time`` and
+            ``start_variance`` (a `Flow`), ``balanced``, ``gates`` and other fields of a `Problem`;
+            ``test_context``, ``test_rho``, ``test_drift``, ``test_correlation``,
+            ``test_covariance`` and other fields of the tests' problem; ``test_gates`` and
+            ``test_prompts``.  None stands for what is left out.
 
         Raises
         ------
@@ -291,7 +329,7 @@ class Experiment:
         unknown = stated.keys() - {*_NEEDED, *_OF_PROBLEM, *_OF_TESTS, *_OF_RUN}
         if unknown:
             raise TypeError(f"an Experiment has no {', '.join(sorted(unknown))}")
-        checked = ("rho", "ridge", "test_context", "test_rho", "test_drift", "test_prompts")
+        checked = ("rho", *_OF_TRAINING, "test_context", "test_rho", "test_drift", "test_prompts")
         check_arguments(**{name: stated[name] for name in checked if name in stated})
         problem = _problem(stated)
         test = _test(stated, problem)
@@ -299,7 +337,7 @@ class Experiment:
             problem,
             prompts=stated["prompts"],
             balanced=stated.get("balanced", False),
-            training=Ridge(stated.get("ridge", 0.0)),
+            training=_training(stated),
             model=Reduced(stated.get("gates")),
             test=test,
         )
@@ -316,8 +354,9 @@ class Experiment:
                 found[name] = getattr(problem, name)
         if "task_covariance" in found:
             found.pop("task_law", None)
-        if self.ridge:
-            found["ridge"] = self.ridge
+        found |= {
+            name: value for name, value in vars(self.training).items() if value or name == "time"
+        }
         if self.balanced:
             found["balanced"] = True
         if self.model.gates is not None:
@@ -378,6 +417,10 @@ class Point:
         Variance of the label noise over that of labels without noise.
     ridge : float >= 0
         Short for ``training=Ridge(ridge)``.
+    time : float >= 0, optional
+        Short for ``training=Flow(time, ridge, start_variance)``.
+    start_variance : float >= 0
+        Of a flow.
     task_law, input_law, drift, correlation, correlated_query
         As in `Problem`; tasks are on the sphere.
     test_alpha, test_rho : float, optional
@@ -407,6 +450,8 @@ class Point:
     correlated_query: bool = False
     test_alpha: Any = None
     test_rho: Any = None
+    time: Any = None
+    start_variance: Any = 0.0
 
     def __post_init__(self) -> None:
         swept = [part.name for part in fields(self) if isinstance(getattr(self, part.name), tuple)]
@@ -428,6 +473,8 @@ class Point:
     def limit(self) -> dict[str, Any]:
         """Keywords of the theory in the limit; a swept parameter is an array."""
         numbers = given(**{name: getattr(self, name) for name in _LIMIT})
+        if self.time is not None:
+            numbers |= {name: getattr(self, name) for name in ("time", "start_variance")}
         return {
             name: np.array(value, dtype=float) if isinstance(value, tuple) else value
             for name, value in numbers.items()
@@ -440,7 +487,8 @@ class Point:
         if points != (self,):
             return tuple(point.at(dim) for point in points)
         sizes = sizes_of(dim, tau=self.tau, alpha=self.alpha, kappa=self.kappa)
-        stated: dict[str, Any] = {"dim": dim, "rho": self.rho, "ridge": self.ridge} | sizes
+        stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes
+        stated |= given(**{name: getattr(self, name) for name in _OF_TRAINING})
         stated |= {name: getattr(self, name) for name in _LAWS}
         if self.test_alpha is not None:
             stated["test_context"] = sizes_of(dim, test_alpha=self.test_alpha)["test_context"]
@@ -452,17 +500,45 @@ Point.__init__ = explaining(Point.__init__)  # type: ignore[method-assign]
 
 # Parameters of a point that are those of the limit, those whose range is checked, and laws.
 _LIMIT = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
-_RATIOS = (*_LIMIT, "drift")
+_RATIOS = (*_LIMIT, "drift", "time", "start_variance")
 _LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query")
 
 # Kinds of the parts of an experiment.
-_KINDS: dict[str, type] = {
+_KINDS: dict[str, Any] = {
     "problem": Problem,
     "loss": LastPosition,
-    "training": Ridge,
+    "training": Training,
     "model": Reduced,
     "test": Test,
 }
+
+
+def _alternatives(kind: Any) -> tuple[type, ...]:
+    """Types that a part may be of."""
+    return get_args(kind) or (kind,)
+
+
+def check_training(run: Experiment, *kinds: type) -> None:
+    """Check that a run is trained in one of these ways.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if not isinstance(run.training, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"training must be {names} here, got {run.training!r}")
+
+
+def _training(stated: Mapping[str, Any]) -> Training:
+    """Training from flat keywords: a flow where there is a time."""
+    own = {name: stated[name] for name in _OF_TRAINING if stated.get(name) is not None}
+    if "time" in own:
+        return Flow(**own)
+    if own.get("start_variance"):
+        raise TypeError("start_variance needs a time: only a flow depends on its start")
+    return Ridge(own.get("ridge", 0.0))
 
 
 def _problem(stated: Mapping[str, Any]) -> Problem:

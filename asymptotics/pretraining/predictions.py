@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
-from iclimit.experiment import Experiment
+from iclimit.experiment import Experiment, Flow
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
 
@@ -39,7 +40,8 @@ def predict(
     Returns
     -------
     Prediction
-        Means of "icl" and "idg", and what they scatter by.
+        Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`
+        the scatter of single runs is not known, and neither are structured inputs and gates.
 
     Raises
     ------
@@ -63,6 +65,10 @@ def predict(
     0.32
     """
     check_flag("spread", spread)
+    if isinstance(run, Experiment) and isinstance(run.training, Flow):
+        if spread:
+            raise ValueError("spread must be False for a Flow: its scatter is not predicted")
+        return predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
     prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
     if not spread:
         return prediction

@@ -24,7 +24,7 @@ import psutil
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments
-from iclimit.experiment import Experiment
+from iclimit.experiment import Experiment, Ridge, check_training
 from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
@@ -242,6 +242,7 @@ def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
     'primal-cg'
     """
     check_experiment(run)
+    check_training(run, Ridge)
     check_arguments(repeats=repeats)
     problem = run.problem
     prompts = run.prompts

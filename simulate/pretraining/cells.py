@@ -6,14 +6,22 @@ import math
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, given
-from iclimit.experiment import Experiment
+from iclimit.experiment import Experiment, Flow
 from iclimit.problem import Problem, check_problem
 from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
+from iclimit.simulate.pretraining.flow import follow_flow
+from iclimit.simulate.pretraining.ridge import (
+    RidgeSolution,
+    choose_method,
+    predictions,
+    row_pairs,
+    solve_ridge,
+)
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import SummaryLaw
@@ -22,6 +30,9 @@ from iclimit.threads import blas_threads_for
 
 # Names of the errors.
 NAMES = ("icl", "idg")
+
+# Names of the errors of a flow, which has not minimised its training loss.
+FLOW_NAMES = (*NAMES, "training")
 
 # Fields of a problem that runs may set; all other ones have their defaults.
 _KNOWN = (
@@ -277,14 +288,15 @@ def sample(
         for generator in arrays.generators(rng, repeats, first_repeat):
             task_set = draw_task_set(problem, arrays, generator)
             drawn = train.draw(generator, run.prompts, task_set)
-            solution = solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
+            solution = _trained(run, generator, drawn, method)
             icl = fresh.test_error(generator, solution.gamma, counted, None)
             idg = train.test_error(generator, solution.gamma, counted, task_set)
-            errors.append((icl, idg))
+            errors.append((icl, idg, *_of_training(run, drawn, solution.gamma)))
             residuals.append(solution.residual)
             iterations.append(solution.iterations)
     parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
-    return Samples(NAMES, np.array(errors), parameters, np.array(residuals), np.array(iterations))
+    names = FLOW_NAMES if isinstance(run.training, Flow) else NAMES
+    return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
 
 
 def check_experiment(run: Experiment) -> None:
@@ -310,6 +322,27 @@ def check_experiment(run: Experiment) -> None:
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {law.input_law!r}"
         )
+
+
+def _trained(
+    run: Experiment, generator: Generator, drawn: tuple[Array, ...], method: str
+) -> RidgeSolution:
+    """Gamma that a run learns from drawn queries, summaries and labels."""
+    if not isinstance(run.training, Flow):
+        return solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
+    deviation = math.sqrt(run.training.start_variance / run.dim)
+    start = deviation * generator.standard_normal((run.dim, run.dim + 1))
+    return follow_flow(
+        *drawn, start, run.training.time, run.ridge, method=method, tolerance=TOLERANCE
+    )
+
+
+def _of_training(run: Experiment, drawn: tuple[Array, ...], gamma: Array) -> tuple[float, ...]:
+    """Mean squared error of a flow on its own prompts; nothing for ridge regression."""
+    if not isinstance(run.training, Flow):
+        return ()
+    x, h, y = drawn
+    return (float(array_namespace(y).mean((y - predictions(row_pairs(x, h), gamma)) ** 2)),)
 
 
 def _chosen_sampler(run: Experiment, sampler: str) -> str:

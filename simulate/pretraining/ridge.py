@@ -161,13 +161,13 @@ def row_pairs(x: Array, h: Array) -> Blocks:
     return [(x[rows, :], h[rows, :]) for rows in row_blocks(xp, x.shape[0], size)]
 
 
-def _apply(blocks: Blocks, gamma: Array) -> Array:
+def predictions(blocks: Blocks, gamma: Array) -> Array:
     """Predictions x_i^T gamma h_i."""
     xp = array_namespace(gamma)
     return xp.concat([xp.vecdot(query @ gamma, summary) for query, summary in blocks])
 
 
-def _adjoint(blocks: Blocks, weights: Array) -> Array:
+def adjoint(blocks: Blocks, weights: Array) -> Array:
     """Sum of weights_i x_i h_i^T."""
     start = 0
     total = 0.0
@@ -224,7 +224,7 @@ class _NormalEquations:
 
     def target(self, y: Array) -> Array:
         """Their right side."""
-        return self.root * (self.left.T @ _adjoint(row_pairs(self.x, self.h), y) @ self.right)
+        return self.root * (self.left.T @ adjoint(row_pairs(self.x, self.h), y) @ self.right)
 
     def gamma(self, solution: Array) -> Array:
         """Reduced matrix of their solution."""
@@ -294,7 +294,7 @@ class _Dual:
     def operator(self, v: Array) -> Array:
         """Their matrix times weights of the prompts, in its precision."""
         blocks = self.blocks[v.dtype]
-        return _apply(blocks, _adjoint(blocks, v)) + self.penalty * v
+        return predictions(blocks, adjoint(blocks, v)) + self.penalty * v
 
     def matrix(self, dtype: Any) -> Array:
         """Its upper triangle; what is below has no meaning."""
@@ -311,7 +311,7 @@ class _Dual:
 def _dual_cg(x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int) -> Solved:
     system = _Dual(x, h, penalty)
     weights, iterations, residual = refined_solve(system.operator, y, tolerance, limit)
-    return _adjoint(row_pairs(x, h), weights), iterations, residual
+    return adjoint(row_pairs(x, h), weights), iterations, residual
 
 
 def _dual_dense(
@@ -321,7 +321,7 @@ def _dual_dense(
     goal = min(tolerance, DIRECT_TOLERANCE)
     correct = _direct_corrections(system.matrix)
     weights, iterations, residual = refined_solve(system.operator, y, goal, limit, correct)
-    return _adjoint(row_pairs(x, h), weights), iterations, residual
+    return adjoint(row_pairs(x, h), weights), iterations, residual
 
 
 # Solver for a right side in its precision, to a tolerance and with so many iterations at most,

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import type_error, value_error
 
-from iclimit import Experiment, Point, Problem, Reduced, Ridge, Test, cost, sample
+from iclimit import Experiment, Flow, Point, Problem, Reduced, Ridge, Test, cost, sample
 from iclimit.notation import sizes_of
 from iclimit.runs import Cell
 from iclimit.simulate.pretraining import estimate_cost, simulate_errors
@@ -170,3 +171,37 @@ def test_a_run_is_an_argument_of_a_cell():
     assert cell.identity(0, "numpy") == again.identity(0, "numpy")
     other = Cell.of(sample, run=RUN.with_(balanced=True), repeats=2)
     assert cell.identity(0, "numpy") != other.identity(0, "numpy")
+
+
+def test_a_time_makes_the_training_a_flow():
+    point = Point(tau=2, alpha=1, kappa=1, rho=0.1, ridge=0.1, time=3.0, start_variance=0.2)
+    run = point.at(dim=8)
+    assert run.training == Flow(3.0, ridge=0.1, start_variance=0.2)
+    assert run.limit | {"time": 3.0, "start_variance": 0.2, "ridge": 0.1} == run.limit
+    assert point.limit["time"] == 3.0
+    assert Experiment.of(**run.keywords()) == run
+    assert run != run.with_(training=Flow(3.0, ridge=0.1))
+    assert run.with_(training=Flow(0.0)) != run.with_(training=Ridge(0.0))
+    assert "training=Flow(time=3.0, ridge=0.1, start_variance=0.2)" in repr(run)
+    assert [each.training.time for each in replace(point, time=(1, 2)).at(dim=8)] == [1, 2]
+    assert "time" not in Point(tau=2, alpha=1, rho=0.1).limit
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"time": -1.0}, "time must be >= 0, or inf, got -1"),
+        ({"time": 1.0, "start_variance": -0.1}, "start_variance must be >= 0"),
+        ({"time": 1.0, "ridge": -0.1}, "ridge must be >= 0"),
+    ],
+)
+def test_flows_that_are_none(change, message):
+    with pytest.raises(ValueError, match=message):
+        Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, **change)
+
+
+def test_a_start_needs_a_time_and_training_a_kind():
+    with pytest.raises(TypeError, match="start_variance needs a time"):
+        Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, start_variance=0.1)
+    with pytest.raises(TypeError, match="training must be a Ridge or Flow, got 'Adam'"):
+        Experiment(Problem(4, 8), prompts=9, training="Adam")

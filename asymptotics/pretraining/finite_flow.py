@@ -1,0 +1,206 @@
+r"""What a run of finite size should show after a time of gradient flow.
+
+As in `iclimit.asymptotics.pretraining.training_time`, with the exact second moments G and A of
+the context summaries in the place of their limits.  With the eigenvalues g and eigenvectors U of
+G, :math:`m_i = (g + \xi_i)^{-1}` and
+
+.. math:: \frac nd\Bigl(1 - \frac{z_i}{\xi_i}\Bigr) = \sum_j \frac{g_j}{g_j + \xi_i}, \qquad
+   E_{12} = \frac{E y^2 - \frac1d\sum_j |(A^\top U)_j|^2 (m_1 + m_2 - g m_1 m_2)_j
+   + \frac{\sigma_0^2}d a_1 a_2 \sum_j g_j (m_1 m_2)_j}{1 - \frac dn\sum_j g_j^2 (m_1 m_2)_j}
+
+the IDG error is the double integral of :math:`E_{12}`.  The ICL error is the risk on the tests of
+the mean :math:`\Gamma`, whose weights along U are single integrals, plus the double integral of
+
+.. math:: \sum_j (U^\top G' U)_{jj} (m_1 m_2)_j \Bigl(\frac{\sigma_0^2}d a_1 a_2
+   + \frac dn E_{12}\, g_j\Bigr).
+
+**Corrections.**  Both miss, by O(1/d), that leverages fluctuate and that tasks share prompts.
+These corrections are known for ridges (`iclimit.asymptotics.pretraining.finite_size`); a flow of
+time t learns about what a ridge of .6/t does.  So its errors from the start 0 are multiplied by
+the ratio of that prediction to the one without corrections, at the ridge :math:`\lambda + .6/t`.
+
+.. page: pretraining/training-time: Training time
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from iclimit.asymptotics.numbers import numpy_namespace
+from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
+from iclimit.asymptotics.pretraining.finite_size import NAMES, predicted_errors, read_run
+from iclimit.asymptotics.pretraining.icl import ridge_bracket
+from iclimit.asymptotics.pretraining.training_time import (
+    CLOSE,
+    MOST_NEWTON_STEPS,
+    PARABOLA,
+    parabola,
+)
+from iclimit.asymptotics.searches import find_roots
+from iclimit.checks import Seed
+from iclimit.experiment import Experiment, Flow, Ridge
+from iclimit.prediction import Prediction
+from iclimit.problem import check_problem
+from iclimit.threads import blas_threads_by_dim
+
+# Fields of a problem that predictions of flows know; all other ones have their defaults.
+KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance")
+
+# Ridge whose corrections are taken, times the time.  Of .4, .5, .6, 1 and 1.5 it left least.
+RIDGE_OF_TIME = 0.6
+
+# Share of these corrections that counts as uncertain.
+UNCERTAIN = 0.25
+
+# Ridge above which corrections are below rounding for all that matters.
+LARGEST_RIDGE = 1e3
+
+
+@blas_threads_by_dim
+def predicted_flow_errors(
+    run: Experiment, *, rng: Seed | None = None, draws: int = 10, approach: str = "tasks"
+) -> Prediction:
+    """Mean errors of a run that is trained by gradient flow; arguments as of `predict`.
+
+    Raises
+    ------
+    ValueError
+        If it has structured inputs, gates, drift or correlation, which are not known here.
+    """
+    training = run.training
+    if not isinstance(training, Flow):
+        raise TypeError(f"training must be a Flow, got {training!r}")
+    check_problem(run.problem, *KNOWN)
+    check_problem(run.tests.problem, *KNOWN)
+    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
+        if gates is not None:
+            raise ValueError(f"{name} must be None for a Flow: errors with gates are not known")
+    # One seed for the same task sets in all predictions.
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    alike = Ridge(min(training.ridge + RIDGE_OF_TIME / max(training.time, 1e-9), LARGEST_RIDGE))
+    near = run.with_(training=alike)
+    laws = read_run(near, seed, draws)
+    flows = [
+        Flowing(law, laws.test, run.prompts, training.time, training.ridge, 0.0)
+        for law in laws.laws
+    ]
+    ridges = [
+        Flowing(law, laws.test, run.prompts, math.inf, alike.ridge, 0.0) for law in laws.laws
+    ]
+    errors = np.array([flow_errors(flow) for flow in flows])
+    from_start = np.zeros_like(errors)
+    if training.start_variance:
+        started = [replace(flow, start_variance=training.start_variance) for flow in flows]
+        from_start = np.array([flow_errors(flow) for flow in started]) - errors
+    corrected = predicted_errors(near, rng=seed, draws=draws, approach=approach)
+    plain = np.mean([flow_errors(flow) for flow in ridges], axis=0)
+    factors = np.mean(corrected.over_tasks, axis=0) / plain
+    doubt = corrected.doubt + UNCERTAIN * np.abs(factors - 1)
+    return Prediction(NAMES, errors * factors + from_start, doubt)
+
+
+@dataclass(frozen=True)
+class Flowing:
+    """Laws of training and test summaries, and a flow."""
+
+    train: SummaryLaw
+    test: SummaryLaw
+    prompts: int
+    time: float
+    ridge: float
+    start_variance: float
+
+
+def flow_errors(flow: Flowing) -> tuple[float, float]:
+    """ICL and IDG error from the mean moments."""
+    if flow.time == 0:
+        start = flow.start_variance / len(flow.train.cross.T)
+        icl = flow.test.label + start * np.trace(flow.test.second)
+        return float(icl), float(flow.train.label + start * np.trace(flow.train.second))
+    values, basis = np.linalg.eigh(flow.train.second)
+    values = np.maximum(values, 0.0)
+    share = flow.train.cross.shape[1] / flow.prompts
+    if math.isinf(flow.time):
+        xi = np.array([_real_root(flow.ridge, values, share)])
+        kept = xi * (flow.ridge == 0)
+        return _integrated(flow, values, basis, xi, kept, np.ones(1), mirrored=False)
+    nodes, weights = parabola()
+    z = nodes / flow.time
+    xi = complex(_real_root(PARABOLA / flow.time + flow.ridge, values, share))
+    roots = []
+    for node in z:
+        xi = _continued(xi, node + flow.ridge, values, share)
+        roots.append(xi)
+    xis = np.array(roots)
+    return _integrated(flow, values, basis, xis, xis * z / (z + flow.ridge), weights)
+
+
+def _integrated(
+    flow: Flowing,
+    g: np.ndarray,
+    basis: np.ndarray,
+    xi: np.ndarray,
+    kept: np.ndarray,
+    weights: np.ndarray,
+    *,
+    mirrored: bool = True,
+) -> tuple[float, float]:
+    """ICL and IDG error from effective ridges, above the real axis where mirrored."""
+    dim = flow.train.cross.shape[1]
+    share = dim / flow.prompts
+    learnt = flow.train.cross.T @ basis
+    power = np.sum(learnt**2, axis=0) / dim
+    tested = np.sum(basis * (flow.test.second @ basis), axis=0)
+    m = 1 / (g + xi[:, None])
+    factor = 2.0 if mirrored else 1.0
+    other = np.concatenate([m, m.conj()]) if mirrored else m
+    others_kept = np.concatenate([kept, kept.conj()]) if mirrored else kept
+    others_weights = np.concatenate([weights, weights.conj()]) if mirrored else weights
+    start = flow.start_variance / dim * np.multiply.outer(kept, others_kept)
+    linear = (m @ power)[:, None] + (other @ power)[None, :]
+    misfit = flow.train.label - linear + (m * power * g) @ other.T
+    overlap = 1 - share * (m * g**2) @ other.T
+    error = (misfit + start * ((m * g) @ other.T)) / overlap
+    scatter = start * ((m * tested) @ other.T) + share * error * ((m * g * tested) @ other.T)
+    pairs = factor * np.multiply.outer(weights, others_weights)
+    idg = float(np.sum(pairs * error).real)
+    mean = factor * (weights @ m).real
+    gamma = (learnt * mean) @ basis.T
+    fitted = np.sum(gamma * (gamma @ flow.test.second)) - 2 * np.sum(gamma * flow.test.cross.T)
+    icl = flow.test.label + float(fitted) / dim + float(np.sum(pairs * scatter).real)
+    return icl, idg
+
+
+def _move(xi: np.ndarray, z: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
+    """Newton step of log xi, for arrays of ridges."""
+    m = 1 / (g + xi[..., None])
+    residual = 1 - z / xi - share * np.sum(g * m, axis=-1)
+    return -residual / (z / xi + share * xi * np.sum(g * m**2, axis=-1))
+
+
+def _real_root(z: float, g: np.ndarray, share: float) -> float:
+    """Effective ridge at a real ridge; 0 without one and with more prompts than features."""
+    if z == 0 and share * len(g) <= 1:
+        return 0.0
+    host = numpy_namespace({})
+    upper = np.array([ridge_bracket(host, np.array(1 / (share * len(g))), g.mean(), z)])
+    lower = np.array([max(z, 1e-12 * upper[0])])
+    ridge = np.array([z])
+
+    def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:  # noqa: ARG001
+        return _move(xi, ridge, g, share)
+
+    return float(find_roots(step, lower * (1 - 1e-12), upper * (1 + 1e-12), upper)[0])
+
+
+def _continued(xi: complex, z: complex, g: np.ndarray, share: float) -> complex:
+    """Effective ridge at a complex ridge, near that of a neighbouring one."""
+    for _ in range(MOST_NEWTON_STEPS):
+        move = _move(np.array(xi), np.array(z), g, share)[()]
+        xi = xi * np.exp(move)
+        if abs(move) < CLOSE:
+            return complex(xi)
+    raise ArithmeticError(f"the effective ridge was not found in {MOST_NEWTON_STEPS} steps")
