@@ -364,8 +364,9 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
     """The three errors from time and setting; at the ends of training without integrals."""
     xp = array_namespace(*numbers)
     arrays = xp.broadcast_arrays(*numbers)
-    time, *setting = (xp.reshape(array, (-1,)) for array in arrays)
-    at = _Setting(*setting)
+    flat = [xp.reshape(array, (-1,)) for array in arrays]
+    time = flat[0]
+    at = _Setting(*flat[1:])
     start = 1 + at.rho + at.start_variance * (1 + at.q)
     test_start = 1 + at.test_rho + at.start_variance * (1 + at.test_q)
     running = math_.all_of(time > 0, time < math_.inf)

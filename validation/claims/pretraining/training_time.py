@@ -37,7 +37,7 @@ POINTS = (
 # Runs by dimension.
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
-    "quick": {16: 110, 24: 60, 32: 36},
+    "quick": {16: 130, 24: 75, 32: 42},
     "medium": {16: 600, 24: 300, 32: 200},
     "full": {16: 3000, 24: 1500, 32: 1000, 48: 300},
 }
