@@ -129,12 +129,10 @@ def flow_errors(flow: Flowing) -> tuple[float, float]:
         return _integrated(flow, values, basis, xi, kept, np.ones(1), mirrored=False)
     nodes, weights = parabola()
     z = nodes / flow.time
-    xi = complex(_real_root(PARABOLA / flow.time + flow.ridge, values, share))
-    roots = []
+    roots = [complex(_real_root(PARABOLA / flow.time + flow.ridge, values, share))]
     for node in z:
-        xi = _continued(xi, node + flow.ridge, values, share)
-        roots.append(xi)
-    xis = np.array(roots)
+        roots.append(_continued(roots[-1], node + flow.ridge, values, share))
+    xis = np.array(roots[1:])
     return _integrated(flow, values, basis, xis, xis * z / (z + flow.ridge), weights)
 
 

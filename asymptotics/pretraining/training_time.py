@@ -39,11 +39,10 @@ z_i)`,
    + \sigma_0^2 a_1 a_2 Q}{1 - \frac1\tau\bigl(K + 2q \frac{u_1 u_2}{1 - p} + q^2 P\bigr)}.
 
 The IDG error is the double integral of :math:`E_{12}`, the training loss that of
-:math:`\frac{(\lambda + z_1)(\lambda + z_2)}{\xi_1 \xi_2} E_{12}`, and the ICL error, for tests of
-noise :math:`\rho'` and :math:`q' = (1 + \rho')/\alpha'`, that of
+:math:`\frac{(\lambda + z_1)(\lambda + z_2)}{\xi_1 \xi_2} E_{12}`, and the ICL error that of
 
-.. math:: \rho' + \frac{(1 - u_1)(1 - u_2)}{1 - p} + q' K
-   + (1 + q')\Bigl(\sigma_0^2 a_1 a_2 P + \frac{Q E_{12}}\tau\Bigr).
+.. math:: \rho + \frac{(1 - u_1)(1 - u_2)}{1 - p} + q K
+   + (1 + q)\Bigl(\sigma_0^2 a_1 a_2 P + \frac{Q E_{12}}\tau\Bigr).
 
 At :math:`z_1 = z_2 \to 0` these are the errors of ridge regression.
 
@@ -125,8 +124,6 @@ def training_errors(
     rho: Number,
     ridge: Number = 0.0,
     start_variance: Number = 0.0,
-    test_alpha: Number | None = None,
-    test_rho: Number | None = None,
 ) -> TrainingErrors:
     r"""Errors of linear attention after a time of gradient flow on n prompts.
 
@@ -141,10 +138,6 @@ def training_errors(
         Weight decay during the flow, in the units of the ridge of `icl_error`.
     start_variance : number or array, start_variance >= 0
         d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
-    test_alpha : number or array, > 0, optional
-        Context length of the prompts behind the ICL error over dimension; None: as in training.
-    test_rho : number or array, >= 0, optional
-        Label noise of these prompts; None: as in training.
 
     Returns
     -------
@@ -187,8 +180,6 @@ def training_errors(
         rho=rho,
         ridge=ridge,
         start_variance=start_variance,
-        test_alpha=test_alpha,
-        test_rho=test_rho,
     )
     endless = math_.all_of(math_.isinf(values.time), math_.isinf(values.alpha))
     if bool(math_.host(endless).any()):
@@ -283,14 +274,10 @@ def optimal_stopping(
 
 
 def _checked(**arguments: Any) -> tuple[ArrayMath, CheckedValues]:
-    """Arguments of `training_errors`, converted, with those of tests as in training by default."""
-    math_, values = checked(optional=("test_alpha", "test_rho"), **arguments)
+    """Arguments of `training_errors`, converted."""
+    math_, values = checked(**arguments)
     if not isinstance(math_, ArrayMath):
         raise TypeError("time must be a number or an array, and so all others: no SymPy or mpmath")
-    if values.test_alpha is None:
-        values.test_alpha = values.alpha
-    if values.test_rho is None:
-        values.test_rho = values.rho
     endless = math_.all_of(math_.isinf(values.time), math_.isinf(values.alpha))
     if bool(math_.host(endless).any()):
         raise ValueError("alpha must be finite where time is inf, got inf")
@@ -308,8 +295,6 @@ def _errors(math_: ArrayMath, values: CheckedValues) -> tuple[Value, ...]:
         values.ridge,
         values.start_variance,
         context_noise(math_, values.alpha, values.rho),
-        values.test_rho,
-        context_noise(math_, values.test_alpha, values.test_rho),
         results=3,
         block=BLOCK,
     )
@@ -317,7 +302,7 @@ def _errors(math_: ArrayMath, values: CheckedValues) -> tuple[Value, ...]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """Parameters of all times, as flat arrays of one shape; q of training and of the tests."""
+    """Parameters of all times, as flat arrays of one shape."""
 
     tau: Value
     kappa: Value
@@ -325,8 +310,6 @@ class _Setting:
     ridge: Value
     start_variance: Value
     q: Value
-    test_rho: Value
-    test_q: Value
 
     def resolvent(self, xi: Value) -> Value:
         """Wishart resolvent at q + xi, off its spectrum, as `resolvent` has it for real ones."""
@@ -368,16 +351,15 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
     time = flat[0]
     at = _Setting(*flat[1:])
     start = 1 + at.rho + at.start_variance * (1 + at.q)
-    test_start = 1 + at.test_rho + at.start_variance * (1 + at.test_q)
     running = math_.all_of(time > 0, time < math_.inf)
     during = _integrated(math_, math_.where(running, lambda: time, lambda: 1), at)
     final = _at_end(math_, at)
-    errors = []
-    for first, integral, last in zip((test_start, start, start), during, final, strict=True):
-        ends = math_.where(time <= 0, lambda first=first: first, lambda last=last: last)
-        inside = math_.where(running, lambda integral=integral: integral, lambda ends=ends: ends)
-        errors.append(xp.reshape(inside, arrays[0].shape))
-    return tuple(errors)
+
+    def at_its_time(integral: Value, last: Value) -> Value:
+        ends = math_.where(time <= 0, lambda: start, lambda: last)
+        return xp.reshape(math_.where(running, lambda: integral, lambda: ends), arrays[0].shape)
+
+    return tuple(map(at_its_time, during, final))
 
 
 @dataclass(frozen=True)
@@ -417,8 +399,8 @@ def _between(first: _Ridge, second: _Ridge, at: _Setting) -> tuple[Value, ...]:
     denominator = at.left + lost / at.tau
     misfit = at.rho + missed / (first.w * second.w) + at.q * K
     idg = (misfit + start * Q) / denominator
-    noise = (1 + at.test_q) * (start * P + Q / at.tau * idg)
-    icl = at.test_rho + missed + at.test_q * K + noise
+    noise = (1 + at.q) * (start * P + Q / at.tau * idg)
+    icl = at.rho + missed + at.q * K + noise
     return icl, idg, first.share * second.share * idg
 
 

@@ -325,7 +325,7 @@ def check_experiment(run: Experiment) -> None:
 
 
 def _trained(
-    run: Experiment, generator: Generator, drawn: tuple[Array, ...], method: str
+    run: Experiment, generator: Generator, drawn: tuple[Array, Array, Array], method: str
 ) -> RidgeSolution:
     """Gamma that a run learns from drawn queries, summaries and labels."""
     if not isinstance(run.training, Flow):
@@ -337,7 +337,9 @@ def _trained(
     )
 
 
-def _of_training(run: Experiment, drawn: tuple[Array, ...], gamma: Array) -> tuple[float, ...]:
+def _of_training(
+    run: Experiment, drawn: tuple[Array, Array, Array], gamma: Array
+) -> tuple[float, ...]:
     """Mean squared error of a flow on its own prompts; nothing for ridge regression."""
     if not isinstance(run.training, Flow):
         return ()

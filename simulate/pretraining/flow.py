@@ -9,6 +9,7 @@ The basis is kept orthogonal to rounding, which takes memory for as many matrice
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.pretraining.ridge import (
+    Blocks,
     RidgeSolution,
     adjoint,
     normal,
@@ -87,14 +89,20 @@ def follow_flow(
         return RidgeSolution(start + end.gamma, end.method, end.iterations, end.residual)
     scale = x.shape[1] / x.shape[0]
     right = scale * adjoint(blocks, y) - scale * normal(blocks, start) - ridge * start
-    xp = array_namespace(right)
-    length = float(xp.linalg.vector_norm(right))
+    length = float(array_namespace(right).linalg.vector_norm(right))
     if length == 0 or time == 0:
         return RidgeSolution(start, "flow", 0, 0.0)
-    basis = [right / length]
+    moved = _moved(blocks, scale, right / length, time, ridge)
+    return replace(moved, gamma=start + length * moved.gamma)
+
+
+def _moved(blocks: Blocks, scale: float, first: Array, time: float, ridge: float) -> RidgeSolution:
+    """Function f of S, applied to a direction of length 1 (module docstring)."""
+    xp = array_namespace(first)
+    basis = [first]
     diagonal: list[float] = []
     beside: list[float] = []
-    while True:
+    while len(basis) <= MOST_STEPS:
         image = scale * normal(blocks, basis[-1])
         diagonal.append(float(xp.sum(image * basis[-1])))
         stacked = xp.reshape(xp.stack(basis), (len(basis), -1))
@@ -108,15 +116,14 @@ def follow_flow(
             weights = _weights(diagonal, beside, time, ridge)
             residual = float(np.max(np.abs(weights[-2:])) / np.linalg.norm(weights))
             if last or residual < TOLERANCE:
-                moved = length * xp.reshape(xp.asarray(weights) @ stacked, start.shape)
-                return RidgeSolution(start + moved, "flow", len(basis), 0.0 if last else residual)
-        if len(basis) == MOST_STEPS:
-            raise ArithmeticError(
-                f"the flow to time {time:g} needs more than {MOST_STEPS} passes over the prompts: "
-                "take a shorter time, a ridge, or inf"
-            )
+                gamma = xp.reshape(xp.asarray(weights) @ stacked, first.shape)
+                return RidgeSolution(gamma, "flow", len(basis), 0.0 if last else residual)
         beside.append(norm)
-        basis.append(xp.reshape(new / norm, start.shape))
+        basis.append(xp.reshape(new / norm, first.shape))
+    raise ArithmeticError(
+        f"the flow to time {time:g} needs more than {MOST_STEPS} passes over the prompts: take a "
+        "shorter time, a ridge, or inf"
+    )
 
 
 def _weights(diagonal: list[float], beside: list[float], time: float, ridge: float) -> np.ndarray:

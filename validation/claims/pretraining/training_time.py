@@ -1,9 +1,9 @@
 """Errors at a time of training, and the best time to stop.
 
 Mean errors of simulated runs of gradient flow, extrapolated to infinite dimension, equal the
-asymptotic ICL error, IDG error and training loss at their time, with and without weight decay, a
-random start and other tests.  At given integers they equal their prediction.  The best time to
-stop is that of a scan.
+asymptotic ICL error, IDG error and training loss at their time, with and without weight decay
+and a random start.  At given integers they equal their prediction.  The best time to stop is that
+of a scan.
 
 Source: here; setting of {lu2025}.
 """
@@ -28,9 +28,7 @@ from iclimit.validation.rows import Later, both_errors
 POINTS = (
     experiment.Point(tau=2, alpha=1, kappa=0.5, rho=0.1, time=0.5),
     experiment.Point(tau=0.5, alpha=2, kappa=2, rho=0.3, time=1.0, start_variance=0.4),
-    experiment.Point(
-        tau=4, alpha=2, kappa=1, rho=0.05, time=2.0, ridge=0.05, test_alpha=4, test_rho=0.3
-    ),
+    experiment.Point(tau=4, alpha=2, kappa=1, rho=0.05, time=2.0, ridge=0.05),
     experiment.Point(tau=1, alpha=2, kappa=2, rho=0.3, time=3.0),
 )
 
