@@ -78,6 +78,35 @@ class Flow:
     def __post_init__(self) -> None:
         check_arguments(**vars(self))
 
+    @classmethod
+    def of_steps(cls, *, steps: int, learning_rate: float, dim: int, **start: float) -> Flow:
+        r"""The flow that small steps of gradient descent on all prompts follow.
+
+        Parameters
+        ----------
+        steps : int >= 1
+            Steps of full batches, which are epochs.
+        learning_rate : float > 0
+            On the mean squared error, in the units of this library; on half of it, half the rate.
+        dim : int >= 1
+            Dimension d of the inputs.
+        **start
+            ``ridge`` and ``start_variance``.
+
+        Raises
+        ------
+        ValueError
+            If a number is outside its range.
+
+        Examples
+        --------
+        >>> from iclimit import Flow
+        >>> Flow.of_steps(steps=400, learning_rate=0.5, dim=20)
+        Flow(time=20.0, ridge=0.0, start_variance=0.0)
+        """
+        check_arguments(steps=steps, learning_rate=learning_rate, dim=dim)
+        return cls(2 * learning_rate * steps / dim, **start)
+
 
 # Ways of training.
 Training: TypeAlias = Ridge | Flow

@@ -200,6 +200,14 @@ def test_flows_that_are_none(change, message):
         Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, **change)
 
 
+def test_steps_that_are_none():
+    with pytest.raises(ValueError, match="learning_rate must be > 0"):
+        Flow.of_steps(steps=10, learning_rate=-0.1, dim=4)
+    with pytest.raises(ValueError, match="steps must be an integer"):
+        Flow.of_steps(steps=1.5, learning_rate=0.1, dim=4)
+    assert Flow.of_steps(steps=10, learning_rate=0.1, dim=4, ridge=0.2) == Flow(0.5, ridge=0.2)
+
+
 def test_a_start_needs_a_time_and_training_a_kind():
     with pytest.raises(TypeError, match="start_variance needs a time"):
         Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, start_variance=0.1)

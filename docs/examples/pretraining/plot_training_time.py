@@ -8,6 +8,7 @@ Errors against the time of gradient flow on n prompts, and the best time to stop
 import matplotlib.pyplot as plt
 import numpy as np
 
+import iclimit
 from iclimit.pretraining import optimal_ridge, optimal_stopping, training_errors
 
 point = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
@@ -20,7 +21,13 @@ for objective, colour in (("icl", "#0072b2"), ("idg", "#d55e00")):
     best = optimal_stopping(objective=objective, **point)
     axes.plot(best.time, best.error, "o", color=colour)
     axes.axhline(optimal_ridge(objective=objective, **point).error, color=colour, linestyle=":")
-axes.set(xscale="log", xlabel="$t$", ylabel="error", title="dotted: best ridge")
+for t in (0.1, 0.5, 3.0):
+    run = iclimit.Point(time=t, **point).at(dim=24)
+    runs = iclimit.sample(run, rng=0, repeats=20)
+    axes.plot(t, runs.icl.mean, "s", color="#0072b2", fillstyle="none")
+    axes.plot(t, runs.idg.mean, "s", color="#d55e00", fillstyle="none")
+axes.set(xscale="log", xlabel="$t$", ylabel="error")
+axes.set_title("dotted: best ridge; squares: runs at d = 24")
 axes.legend()
 
 # %%

@@ -66,7 +66,8 @@ def test_small_steps_are_the_flow():
         residual = y - np.sum(x @ gamma * h, axis=1)
         gradient = -2 * np.einsum("n,ni,nj->ij", residual, x, h) / len(y)
         gamma = gamma - rate * gradient
-    flow = follow_flow(x, h, y, np.zeros((4, 5)), 2 * rate / 4 * 2000, 0.0)
+    time = Flow.of_steps(steps=2000, learning_rate=rate, dim=4).time
+    flow = follow_flow(x, h, y, np.zeros((4, 5)), time, 0.0)
     # One step moves by 2 rate/d = 1e-3 times eigenvalues up to 4.
     np.testing.assert_allclose(flow.gamma, gamma, atol=2e-3 * np.max(np.abs(gamma)))
 
