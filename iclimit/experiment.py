@@ -325,7 +325,7 @@ class Experiment:
 
     def with_(self, **changes: Any) -> Experiment:
         """The same run with other parts; it knows no point of the limit then."""
-        return replace(self, **{"point": None} | changes)
+        return replace(replace(self, point=None), **changes)
 
     @classmethod
     def of(cls, **keywords: Any) -> Experiment:

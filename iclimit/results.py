@@ -249,7 +249,7 @@ class Table(Result):
     lines: Sequence[dict[str, Any]]
 
     @classmethod
-    def of(cls, **columns: np.ndarray) -> Table:
+    def of(cls, columns: Mapping[str, np.ndarray]) -> Table:
         """Table of columns of the same length."""
         lists = [column.tolist() for column in columns.values()]
         return cls([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])

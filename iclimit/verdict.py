@@ -165,10 +165,10 @@ class Verdict(Result):
         ax.axhline(1, color="0.4")
         finish(ax, "comparison", "simulation / theory")
 
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
         """Draw the figure of the claim."""
         if self.figure is None:
-            super().draw_figure(figure)
+            super().draw_figure(figure, **line)
         else:
             self.figure(figure)
         return figure.axes

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from iclimit.checks import given
 from iclimit.drawing import Figure
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell, distinct_cells
@@ -94,14 +95,30 @@ class Effort:
         """Number of repeats, given that of the quick preset."""
         return max(round(quick * FACTORS[self.preset]), min(quick, LEAST))
 
-    def pick(self, quick: T, **others: T) -> T:
+    def pick(
+        self,
+        quick: T,
+        *,
+        tiny: T | None = None,
+        medium: T | None = None,
+        full: T | None = None,
+        day: T | None = None,
+    ) -> T:
         """Value of a preset, for what no factor describes; by default that of the one before."""
-        values = {"quick": quick} | others
+        values = given(quick=quick, tiny=tiny, medium=medium, full=full, day=day)
         return values[self._base(values)]
 
-    def by_size(self, quick: Mapping[int, int], **others: Mapping[int, int]) -> dict[int, int]:
+    def by_size(
+        self,
+        quick: Mapping[int, int],
+        *,
+        tiny: Mapping[int, int] | None = None,
+        medium: Mapping[int, int] | None = None,
+        full: Mapping[int, int] | None = None,
+        day: Mapping[int, int] | None = None,
+    ) -> dict[int, int]:
         """Repeats by size, where presets have sizes of their own."""
-        tables = {"quick": quick} | others
+        tables = given(quick=quick, tiny=tiny, medium=medium, full=full, day=day)
         base = self._base(tables)
         factor = FACTORS[self.preset] / FACTORS[base]
         return {

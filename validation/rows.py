@@ -259,9 +259,12 @@ def published(label: str, theory: Number, value: Number, **options: Any) -> Row:
     return Single(label, theory, value, **options)
 
 
-def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Rows:
+def both_errors(
+    label: str, theory: Later, errors: Later, *, of: str | None = None, **options: Any
+) -> Rows:
     """Yield means of the ICL and the IDG error: results that have them as ``icl`` and ``idg``."""
-    of = options.pop("of", _function_of(theory))
+    if of is None:
+        of = _function_of(theory)
     for name in ERRORS:
         estimate = getattr(errors, name)
         own = of and f"{of}.{name}"

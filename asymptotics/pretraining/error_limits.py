@@ -16,7 +16,7 @@ from typing import Any
 
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.numbers import SymPyMath, Value
-from iclimit.asymptotics.pretraining.icl import errors_of
+from iclimit.asymptotics.pretraining.icl import error_parts, errors_of
 
 # Text; parameter, its limit and the side it comes from; factors of both errors; their limits.
 Row = tuple[str, str, Any, str, tuple[Any, Any], tuple[Any, Any]]
@@ -76,7 +76,8 @@ def _errors(
     def let(name: str, value: Value) -> Value:
         return (known or {}).get(name, value)
 
-    return errors_of(SymPyMath(), tau, kappa, rho, q, xi, eta, M, let)
+    parts = error_parts(tau, kappa, rho, q, xi, M, let)
+    return errors_of(SymPyMath(), tau, xi, eta, parts, let)
 
 
 class _Algebra:

@@ -273,22 +273,20 @@ def errors_at(
     """ICL and IDG errors at a solution (xi, eta) of the fixed point (module docstring)."""
     nu = let("nu", q + xi)
     M = let("M", resolvent(math_, nu, kappa, excess(math_, kappa, 1)))
-    return errors_of(math_, tau, kappa, rho, q, xi, eta, M, let)
+    parts = error_parts(tau, kappa, rho, q, xi, M, let)
+    return errors_of(math_, tau, xi, eta, parts, let)
 
 
 def errors_of(
     math_: Namespace,
     tau: Value,
-    kappa: Value,
-    rho: Value,
-    q: Value,
     xi: Value,
     eta: Value,
-    M: Value,
+    parts: tuple[Value, ...],
     let: Let = unnamed,
 ) -> tuple[Value, Value]:
-    """ICL and IDG errors at a solution of the fixed point and the resolvent M there."""
-    A, noise, own, factor = error_parts(tau, kappa, rho, q, xi, M, let)
+    """ICL and IDG errors at a solution of the fixed point, from the `error_parts` there."""
+    A, noise, own, factor = parts
     idg = let("IDG", math_.divide(noise, eta + xi * A / tau))
     return let("ICL", own + factor * idg), idg
 

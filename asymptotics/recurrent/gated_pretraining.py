@@ -177,9 +177,9 @@ def gated_pretraining_errors(
         def cases(below: Value) -> tuple[Value, Value]:
             xi, eta = solve_fixed_point(math_, below, tau, q, kappa, values.ridge / a**2)
             M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
-            idg = errors_of(math_, tau, kappa, rho, q, xi, eta, M)[1]
-            A = error_parts(tau, kappa, rho, q, xi, M)[0]
-            return test_noise + _excess(math_, kappa, q + xi, M, s, Q, A / tau, idg), idg
+            parts = error_parts(tau, kappa, rho, q, xi, M)
+            idg = errors_of(math_, tau, xi, eta, parts)[1]
+            return test_noise + _excess(math_, kappa, q + xi, M, s, Q, parts[0] / tau, idg), idg
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
 

@@ -143,8 +143,9 @@ def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimR
     if result.verdict is not None:
         name = result.claim.name
         path = options.out / f"{name}.png"
-        setting = {"preset": options.preset, "seed": options.rng}
-        pictures[name] = save_figure(result.verdict, path, pdf=options.pdf, **setting)
+        pictures[name] = save_figure(
+            result.verdict, path, preset=options.preset, seed=options.rng, pdf=options.pdf
+        )
 
 
 def _claims_flags(parser: OneLineParser) -> None:

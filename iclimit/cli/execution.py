@@ -97,7 +97,7 @@ def run_training(
     function: Callable[..., Any],
     train: Callable[..., TrainedRepeats],
     settings: Mapping[str, Any],
-    **identity: Any,
+    identity: Mapping[str, Any],
 ) -> TrainedRepeats:
     """Result of a training with these settings, put on record if it is complete.
 
@@ -107,7 +107,8 @@ def run_training(
     from iclimit.runs.execution import run_recorded
 
     check_execution(options)
-    known = {name: value for name, value in settings.items() if name not in PLACE} | identity
+    known = {name: value for name, value in settings.items() if name not in PLACE}
+    known |= identity
     with open_store(options) as store:
         return run_recorded(
             Cell.of(function, **known),

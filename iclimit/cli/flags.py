@@ -15,12 +15,15 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from iclimit.cli import values
 from iclimit.notation import PARAMETERS, read_table
 
 Settings = dict[str, Any]
+
+# Changes of flags by argument: another help text, settings of `add_flag`, or None for no flag.
+Changes: TypeAlias = Mapping[str, str | Settings | None]
 
 
 def _written(row: Mapping[str, str]) -> Settings:
@@ -40,14 +43,9 @@ _BY_HAND = ("store", "progress", "announce", "finished")
 
 
 def add_flags(
-    parser: argparse._ActionsContainer,
-    function: Callable[..., Any],
-    **changes: str | Settings | None,
+    parser: argparse._ActionsContainer, function: Callable[..., Any], changes: Changes
 ) -> None:
-    """Add a flag for every argument of a function.
-
-    A change is another help text, settings of `add_flag`, or None for an argument without a flag.
-    """
+    """Add a flag for every argument of a function, with these changes."""
     for name, argument in inspect.signature(function).parameters.items():
         change = changes.get(name, {})
         if name in _BY_HAND or change is None or argument.kind is argument.VAR_KEYWORD:

@@ -36,7 +36,7 @@ def _check_flags(parser: OneLineParser) -> None:
     changes: Settings = dict.fromkeys((*SPECTRA, "parameters"))
     changes["convention"] = "units of the table: lu2025, vonoswald2023, ..."
     changes["rounding"] = "how alpha, kappa and tau of the table were rounded to integers"
-    add_flags(parser, check_runs, table=TABLE, **changes)
+    add_flags(parser, check_runs, {"table": TABLE} | changes)
     group = parser.add_argument_group("parameters that all rows share")
     written = {"runs": ("int", "runs behind each mean")}
     written["test_context"] = ("int", "examples in a test prompt, if not those of the pretraining")
@@ -212,7 +212,7 @@ def _check_curve_flags(parser: OneLineParser) -> None:
     changes["query_noise"] = "recorded losses are of query labels without noise"
     text = "task of all other sequences, in the eigenbasis of the covariance"
     changes["shared_task"] = {"type": parse_values, "metavar": "LIST", "text": text}
-    add_flags(parser, check_curve, table=TABLE, **changes)
+    add_flags(parser, check_curve, {"table": TABLE} | changes)
     add_output(parser)
 
 
@@ -322,7 +322,7 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
         "text": "correlation of the inputs of neighbouring pairs, or a list 1,a,b,... of those at "
         "distances 0, 1, 2, ... (default 0)",
     }
-    add_flags(parser, Problem, **changes)
+    add_flags(parser, Problem, changes)
     text = "inputs and tasks as in a paper: lu2025, vonoswald2023, blog2024, ..."
     add_flag(parser, "units", text=text, metavar="NAME")
     text = "covariance of the inputs: a SPEC of mean 1 or of a file, see iclimit curve --help"
@@ -415,7 +415,7 @@ def _probe_flags(parser: OneLineParser) -> None:
     parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     add_folder(parser, "folder for report.html, report.json and the figures")
     changes: Settings = dict.fromkeys(("prompts", "predictions", "positions"))
-    add_flags(parser, judge_predictions, **changes)
+    add_flags(parser, judge_predictions, changes)
     add_style(parser)
     add_format(parser)
 

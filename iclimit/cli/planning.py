@@ -87,7 +87,7 @@ def _plan_flags(parser: OneLineParser) -> None:
     changes["cost"] = {"type": parse_function, "metavar": "FILE.py:NAME", "text": text}
     dims: Settings = {"type": parse_range_of("dim"), "metavar": "LIST", "default": None}
     changes["dim"] = dims | {"text": "dimensions that are tried"}
-    add_flags(parser, plan_runs, **changes)
+    add_flags(parser, plan_runs, changes)
     text = "write the runs of the best proposal as a table for iclimit check (.csv, .json)"
     parser.add_argument("--runs", type=output_file(TABLES), metavar="FILE", help=text)
     add_output(parser)

@@ -32,7 +32,7 @@ def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:
 
     values: Settings = {"type": parse_values, "metavar": "VALUES", "required": False}
     law = {"type": parse_law, "choices": None, "metavar": "LAW"}
-    add_flags(parser, optimal_learning_rate, **dict.fromkeys(AXES, values), input_law=law)
+    add_flags(parser, optimal_learning_rate, dict.fromkeys(AXES, values) | {"input_law": law})
     text = "print the derivation in LaTeX instead of numbers; moments m2,m4 stay symbols"
     parser.add_argument("--latex", action="store_true", help=text)
     add_output(parser, TABLES)
@@ -77,13 +77,13 @@ def learning_rate(options: argparse.Namespace) -> None:
     grid = {name: axis.ravel() for name, axis in zip(AXES, axes, strict=True)}
     best = optimal_learning_rate(**given | grid)
     grid |= {name: grid[name].astype(int) for name in sizes}
-    output(options, Table.of(**grid, rate=best.rate, loss=best.loss))
+    output(options, Table.of(grid | {"rate": best.rate, "loss": best.loss}))
 
 
 def _schedule_flags(parser: argparse.ArgumentParser) -> None:
     from iclimit.asymptotics.descent import optimal_schedule
 
-    add_flags(parser, optimal_schedule, steps={"required": False})
+    add_flags(parser, optimal_schedule, {"steps": {"required": False}})
     add_flag(
         parser,
         "method",
@@ -143,7 +143,7 @@ def _gdpp_flags(parser: argparse.ArgumentParser) -> None:
 
     tol = "take the fewest layers after which the excess is at most this"
     cap = "safeguard: compute no gamma for a larger condition number than this"
-    add_flags(parser, condition_number_schedule, tol=tol, cap=cap)
+    add_flags(parser, condition_number_schedule, {"tol": tol, "cap": cap})
     add_output(parser)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from iclimit.cli.execution import add_recording, run_training
-from iclimit.cli.flags import add_flag, add_flags, arguments
+from iclimit.cli.flags import Changes, add_flag, add_flags, arguments
 from iclimit.cli.instruments import add_problem, parse_problem, stated_covariances
 from iclimit.cli.output import add_output, print_result
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
@@ -33,9 +33,10 @@ def _network_flags(parser: OneLineParser) -> None:
 
     add_problem(parser, tasks="pretraining tasks (.npy, .csv) to train on, instead of fresh ones")
     kinds = {"type": _parse_kinds, "choices": None, "metavar": "KIND,..."}
-    add_flags(parser, AttentionNetwork, dim=None, attention=kinds)
+    add_flags(parser, AttentionNetwork, {"dim": None, "attention": kinds})
     batch = f"prompts in a step (default {BATCH}), or all prompts of L-BFGS"
-    add_flags(parser, train_network, network=None, problem=None, snapshots=None, batch=batch)
+    changes: Changes = {"network": None, "problem": None, "snapshots": None, "batch": batch}
+    add_flags(parser, train_network, changes)
     add_flag(parser, "repeats", text="number of independent trainings", default=1)
     add_recording(parser)
     add_output(parser, (".npz",), "write the network of least loss (.npz)")
@@ -86,7 +87,7 @@ def train_network(options: argparse.Namespace) -> int:
     for repeat in range(options.repeats):
         own_settings = settings | {"repeats": 1, "first_repeat": repeat}
         train = partial(networks.train_repeats, network, problem)
-        run = run_training(options, networks.train_repeats, train, own_settings, **what)
+        run = run_training(options, networks.train_repeats, train, own_settings, what)
         trained = trained.concatenate(run)
         if trained.interrupted:
             break

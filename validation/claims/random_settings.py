@@ -30,7 +30,7 @@ class RandomSetting:
     values: Mapping[str, tuple[Estimate | float, Estimate]]
 
 
-def describe(**setting: Any) -> str:
+def describe(setting: Mapping[str, Any]) -> str:
     """A setting in words."""
     return " ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"

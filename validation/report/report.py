@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from iclimit.drawing import house_style, new_figure, save_picture
 from iclimit.tables import json_text, write_text
@@ -35,8 +34,8 @@ def write_report(
     for result in run.results:
         name = result.claim.name
         if result.verdict is not None and name not in drawn:
-            setting: dict[str, Any] = {"preset": run.preset, "seed": run.rng}
-            drawn[name] = save_figure(result.verdict, folder / f"{name}.png", **setting)
+            file = folder / f"{name}.png"
+            drawn[name] = save_figure(result.verdict, file, preset=run.preset, seed=run.rng)
     path = folder / "report.html"
     texts = {folder / "results.json": json_text(run.to_dict()), path: page(run, drawn)}
     for file, text in texts.items():
@@ -44,10 +43,12 @@ def write_report(
     return path
 
 
-def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False, **parameters: Any) -> bytes:
+def save_figure(
+    verdict: Verdict, path: Path, *, preset: str, seed: int, pdf: bool = False
+) -> bytes:
     """Save a claim's figure as PNG, on request also as PDF beside it; return the PNG.
 
-    The name of the claim, which that of the file is, and the parameters are in the metadata.
+    The name of the claim, which that of the file is, its preset and seed are in the metadata.
     """
     from matplotlib import rcParams  # loaded when something is drawn
 
@@ -58,8 +59,8 @@ def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False, **parameters
         if engine := figure.get_layout_engine():  # once; to save it matplotlib would draw twice
             engine.execute(figure)
             figure.set_layout_engine(None)
-        command = f"iclimit figure {path.stem} --preset {parameters.get('preset', 'quick')}"
-        known = {"command": command, "claim": path.stem, **parameters}
+        command = f"iclimit figure {path.stem} --preset {preset}"
+        known = {"command": command, "claim": path.stem, "preset": preset, "seed": seed}
         picture = save_picture(figure, path, known)
         if pdf:
             save_picture(figure, path.with_suffix(".pdf"), known)

@@ -251,7 +251,7 @@ def test_flags_are_the_arguments_of_a_function():
 
     assert described(function)["kind"] == ('{"first", "second"}', "which kind, 10 % of them")
     parser = OneLineParser(prog="test")
-    add_flags(parser, function, heads={"default": 3})
+    add_flags(parser, function, {"heads": {"default": 3}})
     options = vars(parser.parse_args(["--tau", "2"]))
     assert options == {
         **{"tau": 2.0, "heads": 3, "training_set": math.inf, "kind": "first"},

@@ -43,7 +43,7 @@ def test_roots_of_the_resolvent():
     x = 0.7
     kappa = 1.5
     equation = alignment.derive_resolvent().steps[2][1]
-    roots = alignment.real_roots(equation, "M", x=x, kappa=kappa)
+    roots = alignment.real_roots(equation, "M", {"x": x, "kappa": kappa})
     a = x / kappa
     b = x + 1 - 1 / kappa
     assert max(roots) == pytest.approx((-b + np.sqrt(b**2 + 4 * a)) / (2 * a), rel=1e-12)

@@ -110,7 +110,7 @@ def drawn_layers(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> Ran
         runs[dim] = context_losses(**spread(eigenvalues, tasks, dim), **size, **options)[None]
     sizes: dict[str, Any] = {"alpha": alpha, "width_ratio": width_ratio, "noise_variance": noise}
     theory = depth_schedule_loss(rates, spectrum=eigenvalues, task_spectrum=tasks, **sizes).loss
-    words = describe(**sizes, rates=rates.round(4).tolist())
+    words = describe(sizes | {"rates": rates.round(4).tolist()})
     return RandomLimit(words, {"loss": float(theory)}, runs)
 
 

@@ -132,12 +132,20 @@ def feedback(
     setting: Mapping[str, float],
     target: str,
     repeats: Mapping[int, int],
-    **layer: Any,
+    *,
+    pushes: str,
+    ridge: float,
 ) -> dict[int, Later]:
     """Runs of `ratios` by dimension."""
-    layer |= {"contexts": FEEDBACK_CONTEXTS}
     return {
-        dim: run(ratios, **sizes(dim, setting, target), repeats=effort(count), **layer)
+        dim: run(
+            ratios,
+            **sizes(dim, setting, target),
+            pushes=pushes,
+            ridge=ridge,
+            contexts=FEEDBACK_CONTEXTS,
+            repeats=effort(count),
+        )
         for dim, count in repeats.items()
     }
 
@@ -231,8 +239,8 @@ def rows(effort: Effort) -> Rows:
         runs = {dim: call(threshold_of, cell, tau, count) for dim, cell in cells.items()}
         yield limit(limits, runs, about=name)
     for name, (setting, repeats, order) in RATIOS.items():
-        layer: dict[str, Any] = {"pushes": "constant", "ridge": setting["ridge"]}
-        cells = feedback(effort, setting, "labels", repeats, **layer)
+        ridge = setting["ridge"]
+        cells = feedback(effort, setting, "labels", repeats, pushes="constant", ridge=ridge)
         runs = {dim: cell[:1] for dim, cell in cells.items()}
         theory = call(depth.overthinking_ratio, **setting)
         yield limit({name: theory}, runs, order=order, about=name)

@@ -188,23 +188,25 @@ def settled(
     settle: float,
     average: float,
     rate: float,
+    eigenvalues: Sequence[float],
     rng: SeedSequence,
     **setting: Any,
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
-    null = theory(setting["eigenvalues"])[-1]
+    null = theory(eigenvalues)[-1]
     gammas = start.weights[0]
     losses = []
     for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
         before = round(settle * part / rate)
         steps = round((settle + average) * part / rate)
         run = train(
-            **setting,
+            eigenvalues=eigenvalues,
             initial=gammas,
             learning_rate=rate / part,
             steps=steps,
             record=max(1, (steps - before) // 30),
             rng=seed,
+            **setting,
         )
         late = run.measures["held_out"][:, run.recorded_at >= before]
         losses.append(np.mean(late, axis=1) / null)

@@ -76,19 +76,19 @@ def rows(effort: Effort) -> Rows:
     blunt = effort.pick(quick=4, medium=1)
     quantiles: dict[Any, Later] = {}
 
-    def simulated(rate: float, tasks: int, contexts: int, **inputs: Any) -> Later:
+    def simulated(rate: float, tasks: int, contexts: int, inputs: Mapping[str, Any]) -> Later:
         best = Derived(rate, "best rate of one step")
         setting = {"rate": best, "test_tasks": tasks, "contexts": contexts, **SIZE, **inputs}
         return run(simulate_critical_dampening, probability=QUANTILES, **setting).quantiles
 
     for tasks in TASKS:
         count = contexts // 2 // (1 if tasks == min(TASKS) else blunt)
-        quantiles[tasks] = simulated(GAUSSIAN_RATE, tasks, count)
+        quantiles[tasks] = simulated(GAUSSIAN_RATE, tasks, count, {})
         exact = call(descent.critical_dampening, QUANTILES, **SIZE, test_tasks=tasks)
         for k, p in enumerate(QUANTILES):
             label = f"critical factor of {tasks} tasks, Gaussian inputs, p={p:g}"
             yield mean(label, exact[k], quantiles[tasks][k], draws=tasks)
-    uniform = simulated(UNIFORM_RATE, PUBLISHED_TASKS, contexts, **UNIFORM)
+    uniform = simulated(UNIFORM_RATE, PUBLISHED_TASKS, contexts, UNIFORM)
     quantiles["uniform"] = uniform
     for value in PUBLISHED:
         label = f"published factor {value:g}: one draw of the law"

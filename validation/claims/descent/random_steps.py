@@ -92,7 +92,7 @@ def random_step(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
     rate = float(optimal_learning_rate(**setting).rate * generator.uniform(*RATES))
     simulated = simulate_learning_rate(**setting, contexts=repeats, rng=runs)
     values = {"loss": (float(learning_rate_loss(rate, **setting)), simulated.loss(rate))}
-    return RandomSetting(describe(**setting, rate=rate), values)
+    return RandomSetting(describe(setting | {"rate": rate}), values)
 
 
 @named_cell("random_layers")
@@ -110,7 +110,7 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
         "two steps": (float(schedule_loss(rates, **setting)), steps.losses[0]),
         "two layers": (float(gdpp_loss(rates, gammas=gammas, **setting)), layers.loss),
     }
-    words = describe(**setting, rates=rates.round(4).tolist(), gamma=gammas[0])
+    words = describe(setting | {"rates": rates.round(4).tolist(), "gamma": gammas[0]})
     return RandomSetting(words, values)
 
 
@@ -157,7 +157,7 @@ def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     summary = np.einsum("ni,nid->nd", drawn.labels, drawn.inputs) / size["context"]
     errors = np.einsum("nd,de,ne->n", drawn.query, 0.3 * A, summary) - drawn.query_label
     loss = Estimate.of(errors**2, keep=False)
-    return RandomSetting(describe(**size, noise_variance=noise), {"loss": (theory, loss)})
+    return RandomSetting(describe(size | {"noise_variance": noise}), {"loss": (theory, loss)})
 
 
 @named_cell("drawn_steps")
@@ -183,7 +183,7 @@ def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> Rand
         steps = simulate_test_time(**size, **learner, **options, rng=seed)
         runs[dim] = np.median(steps.errors, axis=1).T[list(TEST_STEPS)]
     return RandomLimit(
-        describe(**setting), {f"{k} steps": float(errors[k]) for k in TEST_STEPS}, runs
+        describe(setting), {f"{k} steps": float(errors[k]) for k in TEST_STEPS}, runs
     )
 
 

@@ -9,6 +9,7 @@ Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documen
 without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -65,7 +66,7 @@ LIMIT_CONTEXTS = {24: 10_000, 48: 2_500, 96: 600, 192: 150}
 Rates = dict[str, tuple[float, ...]]
 
 
-def rates_of(steps: int, noise: float, **where: Any) -> Rates:
+def rates_of(steps: int, noise: float, where: Mapping[str, Any]) -> Rates:
     """Rates of all methods, at a finite size or in the limit."""
     setting = {"steps": steps, "noise_ratio": noise, **where}
     return {name: tuple(method(**setting).rates.tolist()) for name, method in METHODS.items()}
@@ -80,13 +81,13 @@ def setting(steps: int, noise: float) -> dict[str, Any]:
 def finite_rates(steps: int, noise: float) -> Rates:
     """Rates compared at finite size; those of the limit are not optimal there."""
     limit = descent.optimal_schedule(steps=steps, ratio=RATIO, noise_ratio=noise).rates
-    return rates_of(steps, noise, **SIZE) | {"limit": tuple(limit.tolist())}
+    return rates_of(steps, noise, SIZE) | {"limit": tuple(limit.tolist())}
 
 
 @cache
 def limit_rates() -> Rates:
     """Rates whose losses are extrapolated."""
-    return rates_of(LIMIT_STEPS, LIMIT_NOISE, ratio=RATIO)
+    return rates_of(LIMIT_STEPS, LIMIT_NOISE, {"ratio": RATIO})
 
 
 @named_cell("token_loss")

@@ -140,7 +140,7 @@ def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomS
         "AdaRR": gdpp.adaptive_ridge_loss(law, **size),
         "TunedRR": gdpp.adaptive_ridge_loss(law, **tuned, **size),
     }
-    words = describe(**size, noise_law=str(law), penalty=penalty, **tuned)
+    words = describe(size | {"noise_law": str(law), "penalty": penalty} | tuned)
     return RandomSetting(words, {name: (value, losses[name]) for name, value in theory.items()})
 
 

@@ -56,8 +56,11 @@ def train_layers(*, steps: int, run: int, rng: SeedSequence, **setting: Any) -> 
     del run
     snapshots = [max(1, round(share * steps)) for share in SHARES]
     # The rate decays over the last third only: long falls follow plateaus here.
-    setting |= {"steps": steps, "patience": steps, "snapshots": snapshots}
-    return Training.of(train_attention(PROBLEM, **setting, rng=rng))
+    return Training.of(
+        train_attention(
+            PROBLEM, steps=steps, patience=steps, snapshots=snapshots, rng=rng, **setting
+        )
+    )
 
 
 @dataclass(frozen=True)

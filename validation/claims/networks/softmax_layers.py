@@ -65,6 +65,7 @@ def softmax_run(
     layers: int,
     context: int,
     width: int,
+    steps: int,
     start: int,  # noqa: ARG001 - another start is another cell, with another seed
     rng: SeedSequence,
     **training: Any,
@@ -74,7 +75,8 @@ def softmax_run(
         AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE),
         Problem(dim=DIM, context=context, input_law="uniform", scale=1),
         learning_rate=LEARNING_RATE,
-        patience=training["steps"],
+        steps=steps,
+        patience=steps,
         repeats=1,
         rng=rng,
         **training,

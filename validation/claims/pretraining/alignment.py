@@ -9,6 +9,7 @@ sample.
 Source: {letey2025}: alignment of tasks and tests; polynomials derived in the documentation.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def effective(tau: float, ridge: float) -> bool:
     return ridge > 0 or tau < 1
 
 
-def real_roots(equation: Any, unknown: str, **values: float) -> np.ndarray:
+def real_roots(equation: Any, unknown: str, values: Mapping[str, float]) -> np.ndarray:
     """Real roots of a polynomial equation, given its other symbols by their names."""
     import sympy
 
@@ -110,9 +111,9 @@ def expected(point: dict[str, float], steps: tuple[Any, Any]) -> dict[str, float
     kappa = point["kappa"]
     ridge = point["ridge"]
     q = (1 + RHO) / point["alpha"]
-    M = real_roots(steps[0], "M", x=q, kappa=kappa)
+    M = real_roots(steps[0], "M", {"x": q, "kappa": kappa})
     inflation = 1 - (1 - q * M) / kappa
-    xi = real_roots(steps[1], "xi", **{"tau": tau, "q": q, "kappa": kappa, "lambda": ridge})
+    xi = real_roots(steps[1], "xi", {"tau": tau, "q": q, "kappa": kappa, "lambda": ridge})
     aligned = resolvent_alignment(**point, rho=RHO, spectrum=SPECTRUM)
     values = {
         "derive_resolvent": M[(inflation > 0) & (inflation < 1)],

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 
+from iclimit.experiment import Experiment
 from iclimit.simulate.devices import CHANCE, ROUNDING, check_devices
-from iclimit.simulate.pretraining import simulate_errors
-from iclimit.simulate.pretraining.cell_cost import cell_memory, estimate_cost, largest_dimension
+from iclimit.simulate.pretraining.cell_cost import cell_memory, cost, largest_dimension
+from iclimit.simulate.pretraining.cells import sample
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, exact, run
 
@@ -66,20 +67,21 @@ LIMIT = {"tau": 2.0, "kappa": 3.0}
 @named_cell("iterations")
 def iterations(*, rng: SeedSequence, **setting: Any) -> tuple[float, float]:
     """Expected number of iterations, and that of a run."""
-    expected = estimate_cost(**setting, rho=RHO).iterations
-    return float(expected), float(simulate_errors(**setting, rho=RHO, rng=rng).iterations)
+    experiment = Experiment.of(**setting, rho=RHO)
+    return float(cost(experiment).iterations), float(sample(experiment, rng=rng).iterations)
 
 
 @named_cell("memory")
 def memory(*, rng: SeedSequence, **setting: Any) -> tuple[float, float]:
     """Expected memory, and what a run has allocated at its peak."""
+    experiment = Experiment.of(**setting, rho=RHO)
     seeds = rng.spawn(2)
-    simulate_errors(**setting, rho=RHO, rng=seeds[0])  # what is loaded once is not of the run
+    sample(experiment, rng=seeds[0])  # what is loaded once is not of the run
     tracemalloc.start()
-    simulate_errors(**setting, rho=RHO, rng=seeds[1])
+    sample(experiment, rng=seeds[1])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return float(estimate_cost(**setting, rho=RHO).memory_bytes), float(peak)
+    return float(cost(experiment).memory_bytes), float(peak)
 
 
 @named_cell("largest")

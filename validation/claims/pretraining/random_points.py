@@ -132,7 +132,7 @@ def random_point(
     theory = with_uncertainty(finite_size_errors(**setting, draws=TASK_SETS, rng=sets))
     values = {"ICL": (theory.icl, simulated.icl), "IDG": (theory.idg, simulated.idg)}
     numbers = {name: value for name, value in setting.items() if np.ndim(value) == 0}
-    return RandomSetting(describe(**numbers), values)
+    return RandomSetting(describe(numbers), values)
 
 
 def rows(effort: Effort) -> Rows:

@@ -144,7 +144,7 @@ def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
     tasks = law.fresh_tasks(generator, 3) if few else None
     errors = squared_errors(gamma, *law.draw(np.random.default_rng(prompts), repeats, tasks))
     theory = law.test_error(generator, gamma, repeats, tasks)
-    words = describe(context=context, **times, tasks="three" if few else "fresh")
+    words = describe({"context": context, **times, "tasks": "three" if few else "fresh"})
     return RandomSetting(words, {"test error": (theory, Estimate.of(errors, keep=False))})
 
 

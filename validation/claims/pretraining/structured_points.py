@@ -89,10 +89,15 @@ def structured_run(
     **parameters: Any,
 ) -> Samples:
     """Simulated errors with described covariances."""
-    given = (
-        covariances(dim, *law) | parameters | {"repeats": repeats, "first_repeat": first_repeat}
+    return simulate_errors(
+        dim=dim,
+        repeats=repeats,
+        first_repeat=first_repeat,
+        rng=rng,
+        backend=backend,
+        **covariances(dim, *law),
+        **parameters,
     )
-    return simulate_errors(dim=dim, rng=rng, backend=backend, **given)
 
 
 @named_cell("structured_prediction")

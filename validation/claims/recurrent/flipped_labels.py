@@ -71,7 +71,7 @@ def random_setting(*, number: int, repeats: int, rng: SeedSequence) -> RandomSet
     }
     accuracy = simulate_classification(**setting, contexts=repeats, rng=contexts)
     theory = float(recurrent.classification_accuracy(**setting))
-    return RandomSetting(describe(**setting), {"accuracy": (theory, accuracy)})
+    return RandomSetting(describe(setting), {"accuracy": (theory, accuracy)})
 
 
 def rows(effort: Effort) -> Rows:

@@ -102,7 +102,7 @@ def random_layer(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetti
     }
     simulated = simulate_recurrent(**size, **layer, contexts=repeats, rng=contexts)
     theory = float(recurrent_errors("gated-delta", **size, **layer).error[-1])
-    words = describe(**size, rate_of_last=layer["step_sizes"][-1], readout=layer["readout"])
+    words = describe(size | {"rate_of_last": layer["step_sizes"][-1], "readout": layer["readout"]})
     return RandomSetting(words, {"error": (theory, simulated.means[context])})
 
 

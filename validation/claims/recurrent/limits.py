@@ -133,7 +133,7 @@ def drawn_memories(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> R
         "gated attention": float(recurrent.gated_error(**at)),
         "regression": float(recurrent.forgetting_error(**at, penalty=penalty)),
     }
-    return RandomLimit(describe(**at, penalty=penalty), limits, runs)
+    return RandomLimit(describe(at | {"penalty": penalty}), limits, runs)
 
 
 def extrapolated(theories: dict[str, Any], runs: dict[int, Any], draws: str) -> Row:

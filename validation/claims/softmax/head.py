@@ -82,7 +82,7 @@ def random_heads(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetti
     signs = (1, -1)[:heads]
     run = simulate_softmax([s * beta for s in signs], **setting, contexts=repeats, rng=prompts)
     theory = float(softmax_loss(beta, value=value, heads=heads, **setting))
-    words = describe(**setting, heads=heads, inverse_temperature=beta, value=value)
+    words = describe(setting | {"heads": heads, "inverse_temperature": beta, "value": value})
     return RandomSetting(words, {"loss": (theory, run.loss([s * value for s in signs]))})
 
 

@@ -186,7 +186,7 @@ def random_matrices(*, number: int, repeats: int, rng: SeedSequence) -> RandomSe
         traces = np.trace(power, axis1=1, axis2=2) / dim
         values[f"moment {order}"] = float(law.moment(order)), Estimate.of(traces, keep=False)
         power = power @ sample
-    return RandomSetting(describe(**setting), values)
+    return RandomSetting(describe(setting), values)
 
 
 def rows(effort: Effort) -> Rows:
