@@ -243,14 +243,14 @@ class Result:
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Result):
+class PlainRows(Result):
     """Rows that are no other result."""
 
     lines: Sequence[dict[str, Any]]
 
     @classmethod
-    def of(cls, columns: Mapping[str, np.ndarray]) -> Table:
-        """Table of columns of the same length."""
+    def of(cls, columns: Mapping[str, np.ndarray]) -> PlainRows:
+        """Rows of columns of the same length."""
         lists = [column.tolist() for column in columns.values()]
         return cls([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])
 

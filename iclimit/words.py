@@ -1,6 +1,10 @@
-"""Numbers as words: how every message, table and report writes a value, a number and a share."""
+"""Numbers as words: how messages, tables and reports write a value, a share, a time and a size.
+
+A number without an error is an entry of a table, see `iclimit.tables.entry`.
+"""
 
 import math
+from collections.abc import Mapping
 
 from iclimit.results import Estimate
 
@@ -9,6 +13,10 @@ _HUGE = 1e6
 
 # Estimates below this are rounding of float64.
 _FLOAT64 = 1e-12
+
+# Units of a time in seconds and of a size in bytes, the largest first.
+TIMES = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
 # Relative standard errors below this are rounding: models answer in float32 mostly.
 _ROUNDING = 1e-6
@@ -58,6 +66,24 @@ def percent(share: float | Estimate, digits: int = 2, *, most: float = math.inf)
     if not share < most:
         return "-" if math.isinf(most) else f"more than {100 * most:g} %"
     return f"{100 * share:.{digits}g} %"
+
+
+def in_units(value: float, units: Mapping[str, int]) -> str:
+    """Return a time or a size in the largest unit that it reaches.
+
+    Of the smallest unit, the last one, it is a whole number.
+
+    Examples
+    --------
+    >>> from iclimit.words import SIZES, TIMES, in_units
+    >>> in_units(5400, TIMES), in_units(0.2, TIMES), in_units(3 * 2**20, SIZES)
+    ('1.5 h', '0 s', '3.0 MiB')
+    """
+    *larger, smallest = units
+    for name in larger:
+        if value >= units[name]:
+            return f"{value / units[name]:.1f} {name}"
+    return f"{value / units[smallest]:.0f} {smallest}"
 
 
 def sharpness(resolution: float, exact: bool) -> str:

@@ -165,7 +165,7 @@ def list_claims(options: argparse.Namespace) -> None:
       iclimit claims --verbose
       iclimit claims -o claims.csv
     """
-    from iclimit.results import Table
+    from iclimit.results import PlainRows
     from iclimit.validation import CLAIMS
 
     if options.output is None:
@@ -173,7 +173,7 @@ def list_claims(options: argparse.Namespace) -> None:
         return
     names = ("name", "subject", "title", "statement", "source")
     lines = [{name: getattr(claim, name) for name in names} for claim in CLAIMS.values()]
-    output(options, Table(lines))
+    output(options, PlainRows(lines))
 
 
 def print_claims(*, verbose: bool = False, figures: bool = False) -> None:

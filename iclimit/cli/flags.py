@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from iclimit.cli import values
 from iclimit.notation import PARAMETERS, read_table
+from iclimit.tables import entry
 
 Settings = dict[str, Any]
 
@@ -86,9 +87,7 @@ def add_flag(
     if parameter and ranged and "choices" not in written:
         notes.append(parameter.allowed.removesuffix(" and finite"))
     if default not in (None, "", (), []) and "default" not in text:
-        notes.append(
-            f"default {default:g}" if isinstance(default, float) else f"default {default}"
-        )
+        notes.append(f"default {entry(default, 6)}")
     note = "; ".join(filter(None, notes))
     settings = written | {"default": default} | settings
     if flag[0] == "-":

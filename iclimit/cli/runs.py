@@ -16,7 +16,7 @@ from iclimit.cli.output import add_format, add_output, output
 from iclimit.cli.values import parse_positive, parse_time
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.files import printable
-from iclimit.tables import TABLES, aligned, rows_text, shortened
+from iclimit.tables import TABLES, aligned, entry, rows_text, shortened
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredBatch
@@ -260,7 +260,7 @@ def _text(value: object, *, brief: bool = False) -> str:
         if brief and len(value) > _MOST_NUMBERS:
             return f"[{shown[0]}, ..., {shown[-1]}] ({len(value)})"
         return f"[{', '.join(shown)}]"
-    return f"{value:.4g}" if brief and isinstance(value, float) else str(value)
+    return entry(value, 4) if brief and isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -57,7 +57,7 @@ def learning_rate(options: argparse.Namespace) -> None:
     import numpy as np
 
     from iclimit.asymptotics.descent import derive_learning_rate, optimal_learning_rate
-    from iclimit.results import Table
+    from iclimit.results import PlainRows
 
     given = arguments(options, optimal_learning_rate)
     sizes = {name: given[name] for name in ("context", "dim")}
@@ -77,7 +77,7 @@ def learning_rate(options: argparse.Namespace) -> None:
     grid = {name: axis.ravel() for name, axis in zip(AXES, axes, strict=True)}
     best = optimal_learning_rate(**given | grid)
     grid |= {name: grid[name].astype(int) for name in sizes}
-    output(options, Table.of(grid | {"rate": best.rate, "loss": best.loss}))
+    output(options, PlainRows.of(grid | {"rate": best.rate, "loss": best.loss}))
 
 
 def _schedule_flags(parser: argparse.ArgumentParser) -> None:

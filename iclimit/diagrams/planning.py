@@ -18,13 +18,10 @@ from iclimit.simulate.pretraining.cell_cost import (
     free_memory,
     largest_dimension,
 )
+from iclimit.words import SIZES, TIMES, in_units
 
 # Seconds in which worker processes start.
 _START = 3.0
-
-# Units of the cost, the largest first.
-_TIMES = {"d": 86400, "h": 3600, "min": 60, "s": 1}
-_SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,8 @@ class Plan:
     largest_dimension: int | None
 
     def __str__(self) -> str:
-        seconds = _in_units(self.seconds, _TIMES)
-        memory = _in_units(self.memory_bytes, _SIZES)
+        seconds = in_units(self.seconds, TIMES)
+        memory = in_units(self.memory_bytes, SIZES)
         head = f"{self.cells} simulations, {self.recorded} of them in the store; about {seconds}"
         if self.workers is None:
             shared = "on one core like this machine's, to be shared by those of the cluster"
@@ -132,12 +129,3 @@ def _draw_seconds(prediction: Cell) -> float:
     start = time.process_time()
     finite_size_errors(**prediction.keywords, rng=0)
     return (time.process_time() - start) / 2
-
-
-def _in_units(value: float, units: dict[str, int]) -> str:
-    """Value in the largest unit that it reaches; whole numbers of the smallest one, the last."""
-    *larger, smallest = units
-    for name in larger:
-        if value >= units[name]:
-            return f"{value / units[name]:.1f} {name}"
-    return f"{value / units[smallest]:.0f} {smallest}"

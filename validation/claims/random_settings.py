@@ -8,6 +8,7 @@ import numpy as np
 
 from iclimit.comparison import Comparison, compare
 from iclimit.results import Estimate
+from iclimit.tables import entry
 from iclimit.validation.claim import Effort, Rows, call, judged, limit, mean, note, run
 
 # Settings of each kind.
@@ -32,10 +33,7 @@ class RandomSetting:
 
 def describe(setting: Mapping[str, Any]) -> str:
     """A setting in words."""
-    return " ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in setting.items()
-    )
+    return " ".join(f"{name}={entry(value, 4)}" for name, value in setting.items())
 
 
 def random_rows(

@@ -77,4 +77,4 @@ def test_a_cluster_shares_what_one_core_would_take(monkeypatch):
 
 def test_durations():
     for seconds, text in ((0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (7200, "2.0 h")):
-        assert planning._in_units(seconds, planning._TIMES) == text
+        assert in_units(seconds, TIMES) == text

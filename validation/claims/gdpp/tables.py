@@ -38,14 +38,14 @@ POWER = 0.1
 
 
 @dataclass(frozen=True)
-class Table:
+class TrainedTable:
     """Which columns of the table are trained, to how many layers, and how, by preset."""
 
     kind: str
     columns: dict[str, dict[str, int]]
     settings: dict[str, dict[str, int]]
     # Models of a smaller kind from which each of these starts too.
-    guide: Table | None = None
+    guide: TrainedTable | None = None
 
     def depths(self, effort: Effort) -> dict[str, int]:
         """Most layers by noise law."""
@@ -102,7 +102,7 @@ MEDIUM = {"starts": 6, "contexts": 2**14, "evaluations": 1, "sequences": EVALUAT
 # Trainings of the full preset and the longest one.
 FULL = {"starts": 8, "contexts": 2**15, "evaluations": 9, "sequences": EVALUATED}
 # Layers of GD++.
-GDPP = Table(
+GDPP = TrainedTable(
     "gd++",
     {
         "quick": {"uniform:0": 2, "uniform:5": 2, "categorical:1,3": 2},
@@ -113,7 +113,7 @@ GDPP = Table(
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
 # Layers of diagonal weights.
-DIAG = Table(
+DIAG = TrainedTable(
     "diag",
     {
         "quick": {"uniform:5": 2, "categorical:1,3": 2},
@@ -124,7 +124,7 @@ DIAG = Table(
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
 # Layers of full weights, which start from diagonal ones, too.
-DENSE = Table(
+DENSE = TrainedTable(
     "axial",
     {
         "quick": {"categorical:1,3": 2},
@@ -142,7 +142,7 @@ DENSE = Table(
 )
 
 
-def table_claim(table: Table, words: str, *remarks: str) -> Claim:
+def table_claim(table: TrainedTable, words: str, *remarks: str) -> Claim:
     """Claim that the models of a table are at or below the published losses."""
 
     def rows(effort: Effort) -> Rows:
