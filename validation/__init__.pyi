@@ -21,6 +21,7 @@ from .instruments.runs.check import RunCheck as RunCheck
 from .instruments.runs.check import check_runs as check_runs
 from .instruments.runs.fit import RunFit as RunFit
 from .instruments.runs.fit import fit_runs as fit_runs
+from .instruments.weights.layouts import get_layout as get_layout
 from .instruments.weights.recurrent_weights import reduced_recurrence as reduced_recurrence
 from .instruments.weights.reduced import reduced_gamma as reduced_gamma
 from .instruments.weights.softmax_weights import reduced_softmax as reduced_softmax

@@ -154,7 +154,8 @@ for length in (6, 12, 24, 48, 96):
 # no label, and the error would be far from the best:
 
 arrays = dict(zip(("W_K", "W_Q", "W_V"), histories["fresh tasks"][-1], strict=True))
-print(iclimit.reduced_gamma(arrays, orientation="rows", **setting))
+rows = iclimit.validation.get_layout(setting["layout"], orientation="rows")
+print(iclimit.reduced_gamma(arrays, **setting | {"layout": rows}))
 
 # %%
 # A stack of layers

@@ -9,6 +9,7 @@ from iclimit.diagrams.simulated_points import cells_at
 from iclimit.diagrams.simulation import Simulation, simulate_values
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining.cell_cost import cell_memory
+from iclimit.words import TIMES, in_units
 
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
 

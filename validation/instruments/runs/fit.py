@@ -10,7 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.drawing import COLOURS, Axes, draw_points, finish
-from iclimit.results import Table
+from iclimit.results import PlainRows
 from iclimit.validation.instruments.fitted_parameters import ParameterFit, Stated, check_free
 from iclimit.validation.instruments.least_squares import values_and_slopes
 from iclimit.validation.instruments.runs.check import read_with_theory
@@ -41,7 +41,7 @@ class RunFit(ParameterFit):
     _best: np.ndarray
     _reading: Mapping[str, Any]
 
-    def predict(self, table: object) -> Table:
+    def predict(self, table: object) -> PlainRows:
         """Predict errors at other settings with the fitted parameters.
 
         Parameters
@@ -52,7 +52,7 @@ class RunFit(ParameterFit):
 
         Returns
         -------
-        Table
+        PlainRows
             Rows with ``icl`` and ``idg``, and standard errors ``icl_se`` and ``idg_se`` because of
             those of the parameters.
 
@@ -81,7 +81,7 @@ class RunFit(ParameterFit):
             for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
                 line |= {name: float(error), f"{name}_se": float(bar)}
             lines.append(line)
-        return Table(lines)
+        return PlainRows(lines)
 
     def draw(self, ax: Axes) -> None:
         """Draw measured over fitted errors, with the band of the fit."""

@@ -20,7 +20,7 @@ from array_api_compat import is_array_api_obj
 
 from iclimit.asymptotics.checks import real_number
 from iclimit.checks import check_choice, given, refuse_masked, shown
-from iclimit.notation import did_you_mean
+from iclimit.notation import did_you_mean, explaining
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
 from iclimit.units import CONVENTIONS, Convention
@@ -129,21 +129,60 @@ LAYOUTS = {
 }
 
 
-def get_layout(layout: str | Layout, **changes: Any) -> Layout:
-    """Return a layout by its name, or as it is given, with those changes that are not None.
+@explaining
+def get_layout(
+    layout: str | Layout,
+    *,
+    orientation: str | None = None,
+    normalization: str | None = None,
+    include_query: bool | None = None,
+    input_variance: float | None = None,
+    task_variance: float | None = None,
+) -> Layout:
+    """Return a layout by its name, or as it is given, with other choices in place of its own.
 
-    Variances of inputs and tasks are changed in its convention.
+    Parameters
+    ----------
+    layout : str or Layout
+        Arrangement of a paper: ``lu2025``, ``vonoswald2023``, ``blog2024``, ``ahn2023``,
+        ``zhang2024``, ``versatile2024`` or ``linattn2025``; or a layout that is changed further.
+    orientation : {"columns", "rows"}, optional
+        Whether a token z becomes W z (``weight`` of PyTorch's Linear) or z W (``kernel`` of JAX).
+    normalization : {"sum", "mean", "tokens"}, optional
+        Factor of the layer: 1, one over the pairs, or one over the pairs and the query.
+    include_query : bool, optional
+        Whether the query's token is among the keys.
+    input_variance, task_variance : float > 0, optional
+        Variances of the coordinates of inputs and tasks.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    ValueError
+        If a name is not known, or a variance is outside its range.
+    TypeError
+        If a variance is no number.
+
+    Examples
+    --------
+    >>> from iclimit.validation import get_layout
+    >>> get_layout("lu2025", orientation="rows", include_query=False).describe()
+    'lu2025 (rows, mean over pairs, query not among keys)'
     """
     if not isinstance(layout, Layout):
         check_choice("layout", layout, LAYOUTS)
         layout = LAYOUTS[layout]
-    stated = given(**changes)
+    numbers = given(input_variance=input_variance, task_variance=task_variance)
     variances: dict[str, Any] = {
-        name: repr(real_number(name, stated.pop(name)))
-        for name in ("input_variance", "task_variance")
-        if name in stated
+        name: repr(real_number(name, value)) for name, value in numbers.items()
     }
-    return replace(layout, convention=replace(layout.convention, **variances), **stated)
+    choices = given(
+        orientation=orientation, normalization=normalization, include_query=include_query
+    )
+    return replace(layout, convention=replace(layout.convention, **variances), **choices)
 
 
 # Weights of a layer by name, or a layer of the simulator.

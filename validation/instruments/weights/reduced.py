@@ -410,12 +410,7 @@ def reduced_gamma(
     context: int,
     noise_variance: float,
     heads: int = 1,
-    orientation: str | None = None,
-    normalization: str | None = None,
-    include_query: bool | None = None,
     readout: float | np.ndarray | None = None,
-    input_variance: float | None = None,
-    task_variance: float | None = None,
     task_law: str | None = None,
     task_covariance: np.ndarray | None = None,
     input_covariance: np.ndarray | None = None,
@@ -432,8 +427,8 @@ def reduced_gamma(
         `iclimit.train_attention` works too, in the layout "versatile2024".
     layout : str or Layout
         Arrangement of a paper: ``lu2025``, ``vonoswald2023``, ``blog2024``, ``ahn2023``,
-        ``zhang2024``, ``versatile2024`` or ``linattn2025``.  It sets the choices that follow; each
-        can be given instead.
+        ``zhang2024``, ``versatile2024`` or ``linattn2025``; with other choices, or other
+        variances of inputs and tasks, from `iclimit.validation.get_layout`.
     context : int >= 1
         Number of labelled pairs in a prompt.
     noise_variance : float >= 0
@@ -441,23 +436,15 @@ def reduced_gamma(
     heads : int >= 1
         Heads that are stacked in matrices (H rows, D), as PyTorch has them; those of arrays
         (H, rows, D) need not be told.
-    orientation : {"columns", "rows"}, optional
-        Whether a token z becomes W z (``weight`` of PyTorch's Linear) or z W (``kernel`` of JAX).
-    normalization : {"sum", "mean", "tokens"}, optional
-        Factor of the layer: 1, one over the pairs, or one over the pairs and the query.
-    include_query : bool, optional
-        Whether the query's token is among the keys.
     readout : float or array (D,), optional
         What the output of the query's token is multiplied with: a factor of its last entry, or a
         vector; 1 or -1 by the layout.
-    input_variance, task_variance : float > 0, optional
-        Variances of the coordinates of inputs and tasks.
     task_law : {"sphere", "gaussian"}, optional
         Law of fresh tasks.
     task_covariance : array (d, d) or (d,), optional
-        Covariance of Gaussian tasks over ``task_variance``.
+        Covariance of Gaussian tasks over the layout's variance of tasks.
     input_covariance : array (d, d) or (d,), optional
-        Covariance of the inputs over ``input_variance``.
+        Covariance of the inputs over the layout's variance of inputs.
 
     Returns
     -------
@@ -495,14 +482,7 @@ def reduced_gamma(
     >>> round(reduced.errors().icl, 4), round(reduced.optimum.error, 4)
     (0.4396, 0.3638)
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        normalization=normalization,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = get_layout(layout)
     check_integers(heads=heads, context=context)
     products = parse_layer(layer, chosen, heads)
     d = products.dim

@@ -80,10 +80,6 @@ def reduced_softmax(
     context: int,
     noise_variance: float,
     heads: int = 1,
-    orientation: str | None = None,
-    include_query: bool | None = None,
-    input_variance: float | None = None,
-    task_variance: float | None = None,
     score_factor: float = 1.0,
     test_prompts: int = 10_000,
     rng: Seed = 0,
@@ -95,11 +91,9 @@ def reduced_softmax(
     layer : mapping of arrays, or Layer
         Weights by name, as in `iclimit.validation.reduced_gamma`, those of all heads at once.
     layout : str or Layout
-        Arrangement of a paper, as there.
-    context, noise_variance, heads, orientation, include_query
+        Arrangement of a paper, as there; inputs and tasks are Gaussian.
+    context, noise_variance, heads
         As there.
-    input_variance, task_variance : float > 0, optional
-        Variances of the coordinates of inputs and tasks, which are Gaussian.
     score_factor : float
         What scores are multiplied with before the softmax, such as :math:`1/\sqrt{d_k}`.
     test_prompts : int >= 2
@@ -125,20 +119,15 @@ def reduced_softmax(
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.validation import reduced_softmax
+    >>> from iclimit.validation import get_layout, reduced_softmax
     >>> inputs, labels = np.diag([1.0, 1, 0]), np.diag([0, 0, 2.0])
     >>> layer = {"V": labels, "K": inputs, "Q": 0.7 * inputs}
-    >>> found = reduced_softmax(layer, context=10, noise_variance=0.1, include_query=False)
+    >>> layout = get_layout("lu2025", include_query=False)
+    >>> found = reduced_softmax(layer, layout=layout, context=10, noise_variance=0.1)
     >>> found.inverse_temperature, found.value, found.ignored.mean
     (array([0.7]), array([2.]), 0.0)
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = get_layout(layout)
     check_integers(heads=heads, context=context)
     check_integers(least=2, test_prompts=test_prompts)
     products = parse_layer(layer, chosen, heads)

@@ -125,11 +125,6 @@ def reduced_stack(
     context: int,
     noise_variance: float,
     heads: int = 1,
-    orientation: str | None = None,
-    normalization: str | None = None,
-    include_query: bool | None = None,
-    input_variance: float | None = None,
-    task_variance: float | None = None,
     task_covariance: np.ndarray | None = None,
     input_covariance: np.ndarray | None = None,
     test_prompts: int = 10_000,
@@ -146,9 +141,9 @@ def reduced_stack(
         Arrangement of a paper, in which the prediction is minus the last entry of the query's
         token: ``vonoswald2023``, ``blog2024``, ``ahn2023`` or ``versatile2024``.  Layers of
         `iclimit.train_attention` are in ``versatile2024``.
-    context, noise_variance, heads, orientation, normalization, include_query
+    context, noise_variance, heads
         As in `reduced_gamma`.
-    input_variance, task_variance, task_covariance, input_covariance
+    task_covariance, input_covariance
         As in `reduced_gamma`; inputs and tasks of the sampled prompts are Gaussian.
     test_prompts : int >= 2
         Prompts on which the predictions are compared.
@@ -187,14 +182,7 @@ def reduced_stack(
     >>> found.ignored["gd++"].mean < 1e-20
     True
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        normalization=normalization,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = get_layout(layout)
     check_integers(least=2, test_prompts=test_prompts)
     layers = _parsed(stack, chosen, context, heads)
     d = layers[0].dim
@@ -243,15 +231,12 @@ def stack_parts(
     layout: str | Layout = "vonoswald2023",
     context: int,
     heads: int = 1,
-    orientation: str | None = None,
-    normalization: str | None = None,
-    include_query: bool | None = None,
 ) -> StackParts:
     """The parts of a stack of linear attention layers, as `iclimit.validation.probe_parts` asks.
 
     Parameters
     ----------
-    stack, layout, context, heads, orientation, normalization, include_query
+    stack, layout, context, heads
         As in `reduced_stack`.
     by : {"layers", "heads"}
         The answers that are read out after each layer, or what each head of each layer adds to the
@@ -283,9 +268,7 @@ def stack_parts(
     (3, 2)
     """
     check_choice("by", by, ("layers", "heads"))
-    chosen = get_layout(
-        layout, orientation=orientation, normalization=normalization, include_query=include_query
-    )
+    chosen = get_layout(layout)
     layers = _parsed(stack, chosen, context, heads)
     return StackParts(tuple(_stack(layers)), by, chosen.include_query)
 

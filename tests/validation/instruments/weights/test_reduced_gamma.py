@@ -19,10 +19,12 @@ from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import context_summary, draw_prompts, regression_tokens
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.validation.instruments.weights.layouts import LAYOUTS
+from iclimit.validation.instruments.weights.layouts import LAYOUTS, get_layout
 from iclimit.validation.instruments.weights.reduced import reduced_gamma
 
 D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
+# Choices of `get_layout`.
+CHOICES = {"orientation", "normalization", "include_query", "input_variance", "task_variance"}
 ROUNDING = 1e-11
 SAMPLES = 40_000
 
@@ -111,7 +113,9 @@ def random_weights(layout, seed=0):
 
 def read(layer, layout="lu2025", **changes):
     """A layer as it is read at the usual context length and noise."""
-    setting = {"layout": layout, "context": CONTEXT, "noise_variance": 0.1}
+    choices = {name: changes.pop(name) for name in CHOICES & changes.keys()}
+    chosen = get_layout(layout, **choices)
+    setting = {"layout": chosen, "context": CONTEXT, "noise_variance": 0.1}
     return reduced_gamma(layer, **setting | changes)
 
 
@@ -193,8 +197,8 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh, include_query):
     weights["Q"][-1, :D] = -0.5
     few = 1 + generator.standard_normal((2, D))
     mixing = np.diag([1.2, 0.8, 0.5])
-    setting = {"layout": "versatile2024", "normalization": "mean"}
-    setting |= {"include_query": include_query, "input_covariance": mixing**2}
+    layout = get_layout("versatile2024", normalization="mean", include_query=include_query)
+    setting = {"layout": layout, "input_covariance": mixing**2}
     reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
     law = Problem(dim=D, context=6, noise_variance=0.9, mixing=mixing, scale=1)
     device = get_backend("numpy")

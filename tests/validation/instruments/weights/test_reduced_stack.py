@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from refusals import arithmetic_error, value_error
+from refusals import arithmetic_error, type_error, value_error
 
 import iclimit
 from iclimit.problem import Problem
@@ -14,6 +14,7 @@ from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.gdpp import gdpp_transformer, implicit_weights
 from iclimit.simulate.models.linear_transformer import LinearTransformer, build
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.validation.instruments.weights.layouts import get_layout
 from iclimit.validation.instruments.weights.reduced import reduced_gamma
 from iclimit.validation.instruments.weights.stacks import reduced_stack
 
@@ -50,7 +51,8 @@ def test_gdpp_is_read_back():
     assert found.errors["gd++"].mean == pytest.approx(found.errors["stack"].mean)
     # The same weights on inputs of another variance, and from mappings of arrays.
     arrays = [{"P": p, "Q": q} for p, q in zip(model.projection, model.lookup, strict=True)]
-    scaled = reduced_stack(arrays, **SETTING, input_variance=0.25)
+    layout = get_layout("versatile2024", input_variance=0.25)
+    scaled = reduced_stack(arrays, **SETTING | {"layout": layout})
     assert scaled.rates == pytest.approx(0.25 * np.array(rates), rel=ROUNDING)
 
 
@@ -137,7 +139,8 @@ def test_covariances_of_inputs_and_tasks():
     sigma, C = (each @ each.T / 9 for each in generator.standard_normal((2, D, 9)))
     layer = descent_layer(0.5, context=CONTEXT, dim=D, preconditioner=np.diag([1.0, 2.0, 0.5]))
     law = {"input_covariance": sigma, "task_covariance": C, "noise_variance": 0.6}
-    setting = SETTING | law | {"test_prompts": 20_000, "input_variance": 0.5}
+    layout = get_layout("versatile2024", input_variance=0.5)
+    setting = SETTING | law | {"test_prompts": 20_000, "layout": layout}
     found = reduced_stack([layer], **setting).errors["stack"]
     setting.pop("test_prompts")
     assert abs(found.z(reduced_gamma(layer, **setting).errors().icl)) < STANDARD_ERRORS
@@ -159,10 +162,12 @@ def test_bad_input_is_named():
         ({"stack": [{"P": np.eye(n), "Q": np.eye(n)} for n in (3, 4)]}, "tokens of one size"),
         ({"context": 0}, "context must be an integer >= 1"),
         ({"test_prompts": 0}, "test_prompts must be an integer >= 2"),
-        ({"input_variance": 0.0}, "input_variance must be > 0"),
     ):
         good = {"stack": [{"P": np.eye(4), "Q": np.eye(4)}]} | SETTING
         value_error(message, reduced_stack, **good | change)
+    value_error("input_variance must be > 0", get_layout, "lu2025", input_variance=0.0)
+    message = "takes layout, .*got 'normalisation'; did you mean normalization"
+    type_error(message, get_layout, "lu2025", normalisation="sum")
 
 
 def test_a_stack_is_a_sequence():

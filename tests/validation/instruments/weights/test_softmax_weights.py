@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 import iclimit
-from iclimit.validation import reduced_gamma, reduced_softmax
+from iclimit.validation import get_layout, reduced_gamma, reduced_softmax
 
 D = 3
-SETTING = {"context": 8, "noise_variance": 0.1, "test_prompts": 500, "include_query": False}
+SETTING = {
+    "layout": get_layout("lu2025", include_query=False),
+    "context": 8,
+    "noise_variance": 0.1,
+    "test_prompts": 500,
+}
 INPUTS, LABELS = np.diag([1.0, 1, 1, 0]), np.diag([0, 0, 0, 1.0])
 
 
@@ -37,7 +42,8 @@ def test_what_does_not_fit_is_the_share_of_the_prediction():
     """Inputs that are mixed, by a forward pass prompt by prompt."""
     mixed = layer([1.0], [1.5])
     mixed["W_Q"] = mixed["W_Q"] @ np.diag([1.0, 0.2, 0.3, 0.0])
-    found = reduced_softmax(mixed, layout="zhang2024", rng=3, **SETTING)
+    layout = get_layout("zhang2024", include_query=False)
+    found = reduced_softmax(mixed, rng=3, **SETTING | {"layout": layout})
     law = iclimit.Problem(dim=D, context=8, noise_variance=0.1, scale=1)
     drawn = iclimit.sample_prompts(law, 500, rng=3)
     squares = []
