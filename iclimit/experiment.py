@@ -303,7 +303,7 @@ class Experiment:
         sizes: dict[str, float] = {"prompts": self.prompts, "context": self.problem.context}
         sizes["tasks"] = self.problem.task_count
         problem = self.tests.problem
-        found = ratios_of(self.dim, **sizes) | {"rho": self.problem.limit["rho"]}
+        found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
         found |= vars(self.training)
         if problem.context != self.problem.context:
             found["test_alpha"] = problem.context / self.dim
@@ -515,12 +515,12 @@ class Point:
         points = self.singles()
         if points != (self,):
             return tuple(point.at(dim) for point in points)
-        sizes = sizes_of(dim, tau=self.tau, alpha=self.alpha, kappa=self.kappa)
+        sizes = sizes_of(dim, {"tau": self.tau, "alpha": self.alpha, "kappa": self.kappa})
         stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes
         stated |= given(**{name: getattr(self, name) for name in _OF_TRAINING})
         stated |= {name: getattr(self, name) for name in _LAWS}
         if self.test_alpha is not None:
-            stated["test_context"] = sizes_of(dim, test_alpha=self.test_alpha)["test_context"]
+            stated |= sizes_of(dim, {"test_alpha": self.test_alpha})
         stated["test_rho"] = self.test_rho
         return replace(Experiment.of(**stated), point=self)
 

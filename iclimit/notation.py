@@ -19,7 +19,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -261,13 +261,13 @@ def size_of(ratio: str, value: float, dim: float) -> float:
     return value * dim ** RATIOS[ratio][1]
 
 
-def sizes_of(dim: int, **ratios: float) -> dict[str, int | float]:
+def sizes_of(dim: int, ratios: Mapping[str, float]) -> dict[str, int | float]:
     """Integers of a run at a dimension: the nearest ones, at least 1; inf stays inf.
 
     Examples
     --------
     >>> from iclimit.notation import sizes_of
-    >>> sizes_of(20, tau=2, alpha=0.51, kappa=float("inf"))
+    >>> sizes_of(20, {"tau": 2, "alpha": 0.51, "kappa": float("inf")})
     {'prompts': 800, 'context': 10, 'tasks': inf}
     """
     sizes = {}
@@ -277,13 +277,13 @@ def sizes_of(dim: int, **ratios: float) -> dict[str, int | float]:
     return sizes
 
 
-def ratios_of(dim: int, **sizes: float) -> dict[str, float]:
+def ratios_of(dim: int, sizes: Mapping[str, float]) -> dict[str, float]:
     """Parameters of the limit that the integers of a run stand for.
 
     Examples
     --------
     >>> from iclimit.notation import ratios_of
-    >>> ratios_of(20, prompts=800, context=10)
+    >>> ratios_of(20, {"prompts": 800, "context": 10})
     {'tau': 2.0, 'alpha': 0.5}
     """
     return {

@@ -347,7 +347,7 @@ class Problem:
     @property
     def limit(self) -> dict[str, float]:
         """Parameters of the limit that are defined, as keywords of the theory."""
-        ratios = ratios_of(self.dim, context=self.context, tasks=self.task_count)
+        ratios = ratios_of(self.dim, {"context": self.context, "tasks": self.task_count})
         return ratios | {"rho": self.mean_noise_variance / self.label_unit}
 
     @property

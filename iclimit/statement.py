@@ -119,6 +119,9 @@ def _defaults(function: Callable[..., Any]) -> Mapping[str, str]:
 def statement(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Canonical arguments of a run, sorted by name, without those that have their default.
 
+    An experiment is stated by its own arguments, among the others, where the function is one of
+    the table ``cells.csv``; functions of users may have other arguments of these names.
+
     Parameters
     ----------
     function : callable
@@ -138,9 +141,15 @@ def statement(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dic
         If an argument has no canonical form.
     """
     defaults = _defaults(function)
-    stated = {name: canonical(value) for name, value in sorted(arguments.items())}
+    declared = cell_name(function) in _table()
+    stated = dict[str, Any]()
+    for name, value in arguments.items():
+        flat = declared and callable(getattr(value, "statement", None))
+        stated |= canonical(value) if flat else {name: canonical(value)}
     return {
-        name: value for name, value in stated.items() if json.dumps(value) != defaults.get(name)
+        name: value
+        for name, value in sorted(stated.items())
+        if json.dumps(value) != defaults.get(name)
     }
 
 

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number, Value
+from iclimit.checks import parse_array
 from iclimit.results import Result
 
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -162,11 +163,16 @@ def functional_optimum(
 def _parse_weights(weights: np.ndarray | None, points: np.ndarray) -> np.ndarray:
     """Probabilities of points, by default the same for all."""
     n = len(points) if points.ndim in (1, 2) else 0
-    given = np.full(n, 1 / max(n, 1)) if weights is None else np.asarray(weights, dtype=float)
     if not n:
         raise ValueError("inputs must be an interval or an array (n,) or (n, k) of points")
-    if given.shape != (n,) or np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
-        raise ValueError(f"weights must be {n} probabilities of sum 1")
+    if weights is None:
+        return np.full(n, 1 / n)
+    given = parse_array("weights", weights, (n,))
+    if np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
+        raise ValueError(
+            f"weights must be {n} probabilities > 0 of sum 1, got numbers from {given.min():g} to "
+            f"{given.max():g} of sum {given.sum():.10g}"
+        )
     return given
 
 

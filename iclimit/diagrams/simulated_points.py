@@ -35,12 +35,12 @@ _ROUNDING = 0.1
 def integers_at(parameters: Mapping[str, float], dim: int) -> dict[str, Any]:
     """Integers next to the parameters; infinitely many where a parameter is infinite."""
     ratios = {name: value for name, value in parameters.items() if name in RATIOS}
-    return {"dim": dim, **sizes_of(dim, **ratios)}
+    return {"dim": dim, **sizes_of(dim, ratios)}
 
 
 def moved_to_integers(parameters: Mapping[str, float], dim: int) -> dict[str, float]:
     """Parameters that the integers next to them stand for."""
-    return dict(parameters) | ratios_of(**integers_at(parameters, dim))
+    return dict(parameters) | ratios_of(dim, integers_at(parameters, dim))
 
 
 def is_near(moved: float, parameter: float) -> bool:

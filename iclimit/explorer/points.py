@@ -92,7 +92,7 @@ def _stored_row(given: Mapping[str, Any], batches: list[StoredBatch]) -> dict[st
         check_arguments(**stated)
         dim = int(stated["dim"])
         row: dict[str, Any] = {"source": "your runs", "dim": dim}
-        row |= ratios_of(dim, **{name: float(stated[name]) for name in _SIZES})
+        row |= ratios_of(dim, {name: float(stated[name]) for name in _SIZES})
         row |= {name: float(stated[name]) for name in ("rho", "ridge")}
         numbers = concatenated_numbers(batches)
         for name in ("icl", "idg"):

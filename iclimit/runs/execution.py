@@ -166,10 +166,8 @@ def run_recorded(
     result = compute()
     if store is not None and complete(result):
         seconds = time.perf_counter() - start
-        batch = StoredBatch.of(
-            cell, result, rng=rng, backend=backend, seconds=seconds, note=recalled.note
-        )
-        store.add(batch, replacing=recalled.outdated)
+        batch = StoredBatch.of(cell, result, rng=rng, backend=backend, seconds=seconds)
+        store.add(replace(batch, note=recalled.note), replacing=recalled.outdated)
     return result
 
 
@@ -394,10 +392,17 @@ class _Sweep:
         work.running -= 1
         if self.store is not None and not isinstance(value, Exception):
             try:
-                where: dict[str, Any] = {"backend": self.backend, "host": computed.host}
-                where |= {"first": batch.first, "count": batch.count}
-                where |= {"rng": self.root, "seconds": computed.seconds, "note": work.note}
-                self.store.add(StoredBatch.of(work.cell, value, **where), replacing=work.outdated)
+                record = StoredBatch.of(
+                    work.cell,
+                    value,
+                    rng=self.root,
+                    backend=self.backend,
+                    seconds=computed.seconds,
+                    first=batch.first,
+                    count=batch.count,
+                )
+                record = replace(record, host=computed.host, note=work.note)
+                self.store.add(record, replacing=work.outdated)
                 work.outdated = []
             except TypeError as error:  # not a result that can be written
                 value = error

@@ -131,12 +131,10 @@ class StoredBatch:
         rng: int,
         backend: str,
         seconds: float,
-        host: str = platform.node(),
         first: int = 0,
         count: int = 1,
-        note: str = "",
     ) -> StoredBatch:
-        """Record of a result that has just been computed.
+        """Record of a result that has just been computed, on this machine.
 
         Raises
         ------
@@ -156,12 +154,12 @@ class StoredBatch:
             seconds=float(seconds),
             residual=None if residual is None or math.isnan(residual) else float(residual),
             numbers=json.dumps(summary_numbers(result)),
-            host=host,
+            host=platform.node(),
             finished=datetime.now(UTC).strftime(TIME_FORMAT),
             versions=json.dumps(versions()),
             result=encode(result),
             derived=encode(cell.derived),
-            note=note,
+            note="",
         )
 
     @property

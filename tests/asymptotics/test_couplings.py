@@ -421,7 +421,10 @@ def test_softmax():
     for wrong, message in (
         ({"inputs": (1.0, 0.0)}, "inputs must be (lower, upper) with lower < upper, got"),
         ({"inputs": np.zeros((2, 2, 2))}, "inputs must be an interval or an array"),
-        ({"inputs": np.arange(3.0), "weights": [1.0]}, "weights must be 3 probabilities of sum 1"),
+        ({"inputs": np.arange(3.0), "weights": [1.0]}, "weights must have shape (3,), got (1,)"),
+        ({"inputs": [0.0, 1.0], "weights": [0.5, 0.6]}, "weights must be 2 probabilities > 0 of"),
+        ({"inputs": [0.0, 1.0], "weights": ["a", "b"]}, "weights must be an array of real"),
+        ({"inputs": [0.0, 1.0], "weights": lambda x: x}, "weights must be an array of real"),
         ({"covariance": lambda x, z: x + 2 * z}, "covariance must give a symmetric matrix"),
         ({"covariance": lambda x, z: 0 * x * z}, "covariance must be > 0 on its diagonal"),
         ({"covariance": lambda x, z: np.nan * x * z}, "covariance must be finite on the nodes"),

@@ -114,7 +114,7 @@ def test_a_run_of_a_point_is_near_it(dim, tau, alpha, kappa, rho):
         assert abs(limit["kappa"] - kappa) <= 0.5001 / dim or limit["kappa"] == 1 / dim
     else:
         assert limit["kappa"] == math.inf
-    again = sizes_of(dim, **{name: limit[name] for name in ("tau", "alpha", "kappa")})
+    again = sizes_of(dim, {name: limit[name] for name in ("tau", "alpha", "kappa")})
     problem = run.problem
     sizes = {"prompts": run.prompts, "context": problem.context, "tasks": problem.tasks}
     assert again == sizes
@@ -166,11 +166,21 @@ def test_cost_of_a_run():
 def test_a_run_is_an_argument_of_a_cell():
     """It is called by its statement, whatever made it."""
     cell = Cell.of(sample, run=RUN, repeats=2)
-    assert cell.statement["arguments"]["run"] == RUN.statement()
+    assert cell.statement["arguments"] == RUN.statement()
     again = Cell.of(sample, run=Experiment.of(**FLAT), repeats=2, sampler="auto")
     assert cell.identity(0, "numpy") == again.identity(0, "numpy")
     other = Cell.of(sample, run=RUN.with_(balanced=True), repeats=2)
     assert cell.identity(0, "numpy") != other.identity(0, "numpy")
+    tokens = Cell.of(sample, run=RUN, sampler="tokens")
+    assert tokens.statement["arguments"] == RUN.statement() | {"sampler": "tokens"}
+
+    def own(*, run, dim):
+        return run, dim
+
+    assert Cell.of(own, run=RUN, dim=3).statement["arguments"] == {
+        "dim": 3,
+        "run": RUN.statement(),
+    }
 
 
 def test_a_time_makes_the_training_a_flow():

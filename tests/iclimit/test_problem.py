@@ -164,8 +164,8 @@ def test_the_limit_has_what_is_defined():
     given_tasks = Problem(2, 4, tasks=np.ones((6, 2)), noise_law="categorical:1,3")
     expected = {"alpha": 2.0, "kappa": 3.0, "rho": 5.0}
     assert given_tasks.limit == pytest.approx(expected)
-    assert ratios_of(10, test_context=5) == {"test_alpha": 0.5}
-    assert sizes_of(10, test_alpha=0.01) == {"test_context": 1}
+    assert ratios_of(10, {"test_context": 5}) == {"test_alpha": 0.5}
+    assert sizes_of(10, {"test_alpha": 0.01}) == {"test_context": 1}
 
 
 def test_the_units_of_a_paper():

@@ -4,6 +4,7 @@ Writes the folder ``formats``, once for each version of a format.  Files of olde
 there for ever: they are read, or refused by name.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from iclimit.gdpp import gdpp_transformer
@@ -39,7 +40,9 @@ def main():
     FOLDER.mkdir(exist_ok=True)
     with RunStore(FOLDER / "runs-3.sqlite") as store:
         store.add(
-            StoredBatch.of(CELL, CELL.run(0), rng=0, backend="numpy", seconds=0.1, host="any")
+            replace(
+                StoredBatch.of(CELL, CELL.run(0), rng=0, backend="numpy", seconds=0.1), host="any"
+            )
         )
     write_prompts(FOLDER / "prompts-1.npz", PROMPTS)
     save_model(trained(), FOLDER / "network-1.npz")

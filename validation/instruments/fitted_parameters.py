@@ -250,7 +250,7 @@ class ParameterFit(Result):
             return x
         return np.asarray(parameter.value * np.exp(x - curve.values[curve.best]))
 
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
         """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
         names = self.precision.names
         size = max(len(self.parameters), 2)
@@ -262,7 +262,7 @@ class ParameterFit(Result):
                 self._draw_pair(axes[i * size + j], j, i)
             for j in range(i + 1, size):
                 axes[i * size + j].set_visible(j == size - 1 and i == 0)
-        self.draw(axes[size - 1])
+        self.draw(axes[size - 1], **line)
         return axes
 
     def _draw_profile(self, ax: Axes, number: int) -> None:

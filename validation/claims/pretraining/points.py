@@ -55,7 +55,7 @@ class Point:
 
     def integers(self, dim: int) -> dict[str, Any]:
         """Arguments of a run at this dimension."""
-        sizes = sizes_of(dim, alpha=self.alpha, kappa=self.kappa, tau=self.tau)
+        sizes = sizes_of(dim, {"alpha": self.alpha, "kappa": self.kappa, "tau": self.tau})
         return {"dim": dim, **sizes, "rho": self.rho, "ridge": self.ridge}
 
     def simulated(self, dim: int, repeats: int, **options: Any) -> Later:

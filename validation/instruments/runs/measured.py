@@ -255,7 +255,7 @@ class MeasuredRun:
     @cached_property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit."""
-        return ratios_of(**self.sizes) | {"rho": self.rho, "ridge": self.ridge}
+        return ratios_of(self.sizes["dim"], self.sizes) | {"rho": self.rho, "ridge": self.ridge}
 
     @property
     def test_ratios(self) -> dict[str, float]:
