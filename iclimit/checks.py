@@ -6,7 +6,7 @@ are no rows of it.
 
 import math
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from numbers import Integral
@@ -71,7 +71,7 @@ def _check_argument(name: str, value: Any) -> None:
     _check_size(name, value, integer=parameter.integer)
 
 
-def given(**values: object) -> dict[str, Any]:
+def given(values: Mapping[str, object]) -> dict[str, Any]:
     """Return the arguments that are not None, to check those or to replace defaults by them."""
     return {name: value for name, value in values.items() if value is not None}
 

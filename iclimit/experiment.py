@@ -397,7 +397,7 @@ class Experiment:
                     found[name] = value
             if "test_covariance" in found:
                 found.pop("test_task_law", None)
-            found |= given(test_gates=self.test.gates, test_prompts=self.test.prompts)
+            found |= given({"test_gates": self.test.gates, "test_prompts": self.test.prompts})
         return found
 
     def statement(self) -> dict[str, Any]:
@@ -488,7 +488,7 @@ class Point:
             raise ValueError(f"a Point has at most one tuple, got {' and '.join(swept)}")
         for point in self.singles():
             numbers = {name: getattr(point, name) for name in _RATIOS}
-            check_arguments(**given(**numbers))
+            check_arguments(**given(numbers))
 
     def singles(self) -> tuple[Point, ...]:
         """The points of a sweep; the point itself where nothing is swept."""
@@ -501,7 +501,7 @@ class Point:
     @property
     def limit(self) -> dict[str, Any]:
         """Keywords of the theory in the limit; a swept parameter is an array."""
-        numbers = given(**{name: getattr(self, name) for name in _LIMIT})
+        numbers = given({name: getattr(self, name) for name in _LIMIT})
         if self.time is not None:
             numbers |= {name: getattr(self, name) for name in ("time", "start_variance")}
         return {
@@ -517,7 +517,7 @@ class Point:
             return tuple(point.at(dim) for point in points)
         sizes = sizes_of(dim, {"tau": self.tau, "alpha": self.alpha, "kappa": self.kappa})
         stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes
-        stated |= given(**{name: getattr(self, name) for name in _OF_TRAINING})
+        stated |= given({name: getattr(self, name) for name in _OF_TRAINING})
         stated |= {name: getattr(self, name) for name in _LAWS}
         if self.test_alpha is not None:
             stated |= sizes_of(dim, {"test_alpha": self.test_alpha})

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from iclimit.checks import given
+from iclimit.checks import by_name, given
 from iclimit.drawing import Figure
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell, distinct_cells
@@ -105,7 +105,7 @@ class Effort:
         day: T | None = None,
     ) -> T:
         """Value of a preset, for what no factor describes; by default that of the one before."""
-        values = given(quick=quick, tiny=tiny, medium=medium, full=full, day=day)
+        values = given(by_name(quick=quick, tiny=tiny, medium=medium, full=full, day=day))
         return values[self._base(values)]
 
     def by_size(
@@ -118,7 +118,7 @@ class Effort:
         day: Mapping[int, int] | None = None,
     ) -> dict[int, int]:
         """Repeats by size, where presets have sizes of their own."""
-        tables = given(quick=quick, tiny=tiny, medium=medium, full=full, day=day)
+        tables = given(by_name(quick=quick, tiny=tiny, medium=medium, full=full, day=day))
         base = self._base(tables)
         factor = FACTORS[self.preset] / FACTORS[base]
         return {

@@ -125,7 +125,7 @@ class Simulation:
             raise ValueError(
                 f"dim must be one size or several different ones, got {list(self.sizes)}"
             )
-        check_arguments(**given(**{name: getattr(self, name) for name in _OPTIONS[1:]}))
+        check_arguments(**given({name: getattr(self, name) for name in _OPTIONS[1:]}))
         check_run(self.rng, self.jobs)
         get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(self.sizes)))

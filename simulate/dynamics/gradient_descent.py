@@ -170,7 +170,7 @@ def simulate_gradient_descent(
         repeats=repeats,
         init_scale=init_scale,
         learning_rate=learning_rate,
-        **given(batch=batch),
+        **given({"batch": batch}),
     )
     check_choice("normalization", normalization, NORMALIZATIONS)
     _check_batch(batch, training_set)

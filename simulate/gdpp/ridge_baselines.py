@@ -201,7 +201,7 @@ def simulate_ridge_baselines(
     denominator = noise_denominator(problem, noise_estimate)
     constant = problem.mean_noise_variance if penalty is None else penalty
     tuned = {"penalty": constant, "multiplier": multiplier, "threshold": threshold}
-    check_arguments(contexts=contexts, **given(**tuned))
+    check_arguments(contexts=contexts, **given(tuned))
 
     def losses(drawn: Prompts) -> dict[str, Array]:
         rss, oracle, adjusted = (_query_losses if queries else _context_losses)(drawn)

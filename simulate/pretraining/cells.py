@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_choice, given
+from iclimit.checks import by_name, check_arguments, check_choice, given
 from iclimit.experiment import Experiment, Flow
 from iclimit.problem import Problem, check_problem
 from iclimit.samples import Samples
@@ -203,11 +203,13 @@ def simulate_errors(
         test_gates=test_gates,
         test_prompts=test_prompts,
         **given(
-            task_law=task_law,
-            input_law=input_law,
-            drift=drift,
-            correlation=correlation,
-            correlated_query=correlated_query,
+            by_name(
+                task_law=task_law,
+                input_law=input_law,
+                drift=drift,
+                correlation=correlation,
+                correlated_query=correlated_query,
+            )
         ),
     )
     return sample(

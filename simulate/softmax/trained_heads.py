@@ -14,12 +14,17 @@ from iclimit.simulate.arrays import Seed
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
-# Settings of `train_network` that are better for these heads than its defaults.
-TRAINING = {"batch": 2048, "learning_rate": 0.005, "patience": 200}
-
 
 def train_softmax(
-    problem: Problem, *, heads: int = 1, init_scale: float = 0.2, rng: Seed, **settings: Any
+    problem: Problem,
+    *,
+    heads: int = 1,
+    init_scale: float = 0.2,
+    batch: int | None = 2048,
+    learning_rate: float = 0.005,
+    patience: int = 200,
+    rng: Seed,
+    **settings: Any,
 ) -> TrainedNetwork[MergedHeads]:
     r"""Train softmax heads on linear regression from random weights.
 
@@ -33,11 +38,12 @@ def train_softmax(
         Number of heads.
     init_scale : float > 0
         Standard deviation of the initial weights.
+    batch, learning_rate, patience
+        As of `iclimit.networks.train_network`; these defaults are better for softmax heads.
     rng : int, SeedSequence or Generator
         Seed of initial weights and prompts.
     **settings
-        Further arguments of `iclimit.networks.train_network`.  By default ``batch=2048``,
-        ``learning_rate=0.005`` and ``patience=200``, for these heads.
+        Further arguments of `iclimit.networks.train_network`.
 
     Returns
     -------
@@ -70,4 +76,12 @@ def train_softmax(
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     network = MergedHeads(problem.dim, heads, init_scale)
-    return train_network(network, problem, rng=rng, **TRAINING | settings)
+    return train_network(
+        network,
+        problem,
+        batch=batch,
+        learning_rate=learning_rate,
+        patience=patience,
+        rng=rng,
+        **settings,
+    )

@@ -64,7 +64,7 @@ def test_the_largest_integer_passes():
 
 
 def test_arguments_that_are_not_given_are_left_out():
-    assert given(rho=None, ridge=0.0) == {"ridge": 0.0}
+    assert given({"rho": None, "ridge": 0.0}) == {"ridge": 0.0}
 
 
 def test_arrays_have_a_shape_and_are_finite():

@@ -82,8 +82,8 @@ histories = {"fresh tasks": train(None), "4 tasks": train(few)}
 
 import iclimit
 
-setting = {"layout": "zhang2024", "context": CONTEXT, "noise_variance": NOISE}
-setting |= {"task_law": "gaussian"}
+layout = iclimit.validation.get_layout("zhang2024", task_law="gaussian")
+setting = {"layout": layout, "context": CONTEXT, "noise_variance": NOISE}
 
 
 def read(weights):
@@ -154,7 +154,7 @@ for length in (6, 12, 24, 48, 96):
 # no label, and the error would be far from the best:
 
 arrays = dict(zip(("W_K", "W_Q", "W_V"), histories["fresh tasks"][-1], strict=True))
-rows = iclimit.validation.get_layout(setting["layout"], orientation="rows")
+rows = iclimit.validation.get_layout(layout, orientation="rows")
 print(iclimit.reduced_gamma(arrays, **setting | {"layout": rows}))
 
 # %%

@@ -54,7 +54,7 @@ def read_stated_curves(
     Arguments, all of them, and errors are those of `check_curve`.
     """
     check_integers(least=2, draws=draws)
-    check_integers(**given(record=record))
+    check_integers(**given({"record": record}))
     if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
         raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
     curves, left_out = read_curves(table, record=record, columns=columns, ignore=ignore)

@@ -85,8 +85,8 @@ class CurveSetting:
             )
         names = ("context", "init_scale", "noise_variance", "loss_factor", "training_set")
         numbers = {name: getattr(self, name) for name in names}
-        check_arguments(**numbers, **given(learning_rate=self.learning_rate))
-        scales = given(learning_rate=self.learning_rate, init_scale=self.init_scale)
+        check_arguments(**numbers, **given({"learning_rate": self.learning_rate}))
+        scales = given({"learning_rate": self.learning_rate, "init_scale": self.init_scale})
         eigenvalues = [("eigenvalues", value) for value in lam]
         for name, value in (*eigenvalues, *scales.items()):
             if not 1 / LARGEST <= value <= LARGEST:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from iclimit.checks import check_arguments, check_choice, check_integers, given
+from iclimit.checks import by_name, check_arguments, check_choice, check_integers, given
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
 from iclimit.experiment import Experiment, Point
 from iclimit.notation import PARAMETERS
@@ -92,7 +92,7 @@ class Goal:
     def __post_init__(self) -> None:
         check_choice("question", self.question, QUESTIONS)
         numbers = vars(self).items()
-        check_arguments(**given(**{name: value for name, value in numbers if name != "question"}))
+        check_arguments(**given({name: value for name, value in numbers if name != "question"}))
 
     @cached_property
     def unknown(self) -> str:
@@ -533,7 +533,7 @@ def plan_runs(
     """
     goal = Goal(question, effect, significance, power, repeats, max_cost)
     check_choice("quantity", quantity, MEASURED)
-    numbers = given(
+    numbers = by_name(
         tau=tau,
         alpha=alpha,
         kappa=kappa,
@@ -543,7 +543,7 @@ def plan_runs(
         test_rho=test_rho,
         task_law=task_law,
     )
-    settings, along = _settings(question, run, numbers)
+    settings, along = _settings(question, run, given(numbers))
     second = second_of(question, against, settings[0], quantity)
     if QUESTIONS[question].runs_second and second is not None:
         settings.append(second)
@@ -645,7 +645,7 @@ def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[st
     if isinstance(run, Experiment):
         run = run.point
     if isinstance(run, Point):
-        numbers = given(**vars(run))
+        numbers = given(vars(run))
     elif run is not None:
         raise TypeError(f"run must be a Point or an Experiment, got {run!r}")
     if missing := [name for name in ("tau", "alpha", "kappa", "rho") if name not in numbers]:

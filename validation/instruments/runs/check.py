@@ -457,7 +457,7 @@ def read_with_theory(
     check_choice("task_sets", task_sets, TASK_SETS)
     if task_law is not None:
         check_choice("task_law", task_law, TASK_LAWS)
-    check_integers(**given(draws=draws))
+    check_integers(**given({"draws": draws}))
     if task_sets == "one" and draws == 1:
         raise ValueError(f"draws must be >= 2 for the spread over task sets, got {draws}")
     units = get_convention(convention)

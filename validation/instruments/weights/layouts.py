@@ -21,6 +21,7 @@ from array_api_compat import is_array_api_obj
 from iclimit.asymptotics.checks import real_number
 from iclimit.checks import check_choice, given, refuse_masked, shown
 from iclimit.notation import did_you_mean, explaining
+from iclimit.problem import TASK_LAWS
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
 from iclimit.units import CONVENTIONS, Convention
@@ -138,6 +139,7 @@ def get_layout(
     include_query: bool | None = None,
     input_variance: float | None = None,
     task_variance: float | None = None,
+    task_law: str | None = None,
 ) -> Layout:
     """Return a layout by its name, or as it is given, with other choices in place of its own.
 
@@ -154,6 +156,8 @@ def get_layout(
         Whether the query's token is among the keys.
     input_variance, task_variance : float > 0, optional
         Variances of the coordinates of inputs and tasks.
+    task_law : {"sphere", "gaussian"}, optional
+        Law of fresh tasks.
 
     Returns
     -------
@@ -175,14 +179,19 @@ def get_layout(
     if not isinstance(layout, Layout):
         check_choice("layout", layout, LAYOUTS)
         layout = LAYOUTS[layout]
-    numbers = given(input_variance=input_variance, task_variance=task_variance)
-    variances: dict[str, Any] = {
-        name: repr(real_number(name, value)) for name, value in numbers.items()
-    }
+    numbers = given({"input_variance": input_variance, "task_variance": task_variance})
+    law: dict[str, Any] = {name: repr(real_number(name, value)) for name, value in numbers.items()}
+    if task_law is not None:
+        check_choice("task_law", task_law, TASK_LAWS)
+        law["task_law"] = task_law
     choices = given(
-        orientation=orientation, normalization=normalization, include_query=include_query
+        {
+            "orientation": orientation,
+            "normalization": normalization,
+            "include_query": include_query,
+        }
     )
-    return replace(layout, convention=replace(layout.convention, **variances), **choices)
+    return replace(layout, convention=replace(layout.convention, **law), **choices)
 
 
 # Weights of a layer by name, or a layer of the simulator.

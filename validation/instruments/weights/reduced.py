@@ -411,7 +411,6 @@ def reduced_gamma(
     noise_variance: float,
     heads: int = 1,
     readout: float | np.ndarray | None = None,
-    task_law: str | None = None,
     task_covariance: np.ndarray | None = None,
     input_covariance: np.ndarray | None = None,
 ) -> ReducedGamma:
@@ -427,8 +426,8 @@ def reduced_gamma(
         `iclimit.train_attention` works too, in the layout "versatile2024".
     layout : str or Layout
         Arrangement of a paper: ``lu2025``, ``vonoswald2023``, ``blog2024``, ``ahn2023``,
-        ``zhang2024``, ``versatile2024`` or ``linattn2025``; with other choices, or other
-        variances of inputs and tasks, from `iclimit.validation.get_layout`.
+        ``zhang2024``, ``versatile2024`` or ``linattn2025``; with other choices, or another
+        law of inputs and tasks, from `iclimit.validation.get_layout`.
     context : int >= 1
         Number of labelled pairs in a prompt.
     noise_variance : float >= 0
@@ -439,8 +438,6 @@ def reduced_gamma(
     readout : float or array (D,), optional
         What the output of the query's token is multiplied with: a factor of its last entry, or a
         vector; 1 or -1 by the layout.
-    task_law : {"sphere", "gaussian"}, optional
-        Law of fresh tasks.
     task_covariance : array (d, d) or (d,), optional
         Covariance of Gaussian tasks over the layout's variance of tasks.
     input_covariance : array (d, d) or (d,), optional
@@ -490,7 +487,7 @@ def reduced_gamma(
     noise = real_number("noise_variance", noise_variance)
     units = convention.units(dim=d, context=context, noise_variance=noise)
     rho = units.to_library("noise_variance", noise)
-    law: dict[str, Any] = {"task_law": convention.task_law if task_law is None else task_law}
+    law: dict[str, Any] = {"task_law": convention.task_law}
     covariances = {"task_covariance": task_covariance, "input_covariance": input_covariance}
     for name, value in covariances.items():
         law[name] = None if value is None else covariance_matrix(name, value, d)

@@ -24,7 +24,10 @@ from iclimit.validation.instruments.weights.reduced import reduced_gamma
 
 D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
 # Choices of `get_layout`.
-CHOICES = {"orientation", "normalization", "include_query", "input_variance", "task_variance"}
+CHOICES = {
+    *("orientation", "normalization", "include_query"),
+    *("input_variance", "task_variance", "task_law"),
+}
 ROUNDING = 1e-11
 SAMPLES = 40_000
 
