@@ -108,8 +108,67 @@ class Flow:
         return cls(2 * learning_rate * steps / dim, **start)
 
 
+@dataclass(frozen=True)
+class SGD:
+    r"""Training by one pass of stochastic gradient descent, from zero: no prompt is used twice.
+
+    Parameters
+    ----------
+    learning_rate : float > 0, or tuple of floats
+        On the mean squared error of a batch, in the units of this library; a tuple has one for
+        each step.
+    batch : int >= 1
+        Prompts in a step; the prompts of a run are a multiple of it.
+
+    Examples
+    --------
+    >>> from iclimit import SGD, Experiment, Problem
+    >>> law = Problem(20, 40, tasks=10, noise_variance=0.1)
+    >>> Experiment(law, prompts=800, training=SGD(0.1, batch=20)).training.steps(800)
+    40
+    """
+
+    learning_rate: float | tuple[float, ...]
+    batch: int = 1
+
+    # There is no penalty.
+    ridge: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        check_arguments(batch=self.batch)
+        if np.ndim(self.learning_rate):
+            rates = tuple(float(rate) for rate in np.ravel(self.learning_rate))
+            object.__setattr__(self, "learning_rate", rates)
+        for rate in np.ravel(self.learning_rate):
+            check_arguments(learning_rate=float(rate))
+
+    def steps(self, prompts: int) -> int:
+        """Steps that so many prompts make.
+
+        Raises
+        ------
+        ValueError
+            If they are no multiple of the batch, or not as many steps as there are rates.
+        """
+        if prompts % self.batch:
+            raise ValueError(
+                f"prompts must be a multiple of the batch of {self.batch}, got {prompts}"
+            )
+        steps = prompts // self.batch
+        if np.ndim(self.learning_rate) and len(np.ravel(self.learning_rate)) != steps:
+            raise ValueError(
+                f"learning_rate must be one number, or one for each of {steps} steps, got "
+                f"{len(np.ravel(self.learning_rate))}"
+            )
+        return steps
+
+    def rates(self, prompts: int) -> np.ndarray:
+        """Learning rate of each step, shape (steps,)."""
+        return np.broadcast_to(np.asarray(self.learning_rate, float), self.steps(prompts))
+
+
 # Ways of training.
-Training: TypeAlias = Ridge | Flow
+Training: TypeAlias = Ridge | Flow | SGD
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,13 +243,15 @@ _MAY_BE_NONE = {
     "test_gates",
     "test_prompts",
     "time",
+    "learning_rate",
     *_OF_TESTS,
     *(name for name, usual in _OF_PROBLEM.items() if usual is None),
 }
 
 # Keywords that a run must have, and those that are about it as a whole.
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
-_OF_TRAINING = ("ridge", "time", "start_variance")
+_OF_FLOW = ("ridge", "time", "start_variance")
+_OF_TRAINING = (*_OF_FLOW, "learning_rate", "batch")
 _OF_RUN = (*_OF_TRAINING, "balanced", "gates", "test_gates", "test_prompts")
 
 
@@ -208,7 +269,7 @@ class Experiment:
         Whether all tasks have the same number of prompts; otherwise every prompt draws its task.
     loss : LastPosition
         What is minimised.
-    training : Ridge or Flow
+    training : Ridge, Flow or SGD
         How.
     model : Reduced
         What is trained.
@@ -254,6 +315,8 @@ class Experiment:
                 kinds = " or ".join(own.__name__ for own in _alternatives(kind))
                 raise TypeError(f"{name} must be a {kinds}, got {value!r}")
         check_arguments(prompts=self.prompts)
+        if isinstance(self.training, SGD):
+            self.training.steps(self.prompts)
         check_flag("balanced", self.balanced)
         gates = parse_gates("gates", self.model.gates, self.problem.context)
         object.__setattr__(self, "model", Reduced(gates))
@@ -304,7 +367,8 @@ class Experiment:
         sizes["tasks"] = self.problem.task_count
         problem = self.tests.problem
         found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
-        found |= vars(self.training)
+        if not isinstance(self.training, SGD):
+            found |= vars(self.training)
         if problem.context != self.problem.context:
             found["test_alpha"] = problem.context / self.dim
         if problem.noise_variance != self.problem.noise_variance:
@@ -335,10 +399,11 @@ class Experiment:
         ----------
         **keywords
             ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``time`` and
-            ``start_variance`` (a `Flow`), ``balanced``, ``gates`` and other fields of a `Problem`;
-            ``test_context``, ``test_rho``, ``test_drift``, ``test_correlation``,
-            ``test_covariance`` and other fields of the tests' problem; ``test_gates`` and
-            ``test_prompts``.  None stands for what is left out.
+            ``start_variance`` (a `Flow`), ``learning_rate`` and ``batch`` (an `SGD`),
+            ``balanced``, ``gates`` and other fields of a `Problem`; ``test_context``,
+            ``test_rho``, ``test_drift``, ``test_correlation``, ``test_covariance`` and other
+            fields of the tests' problem; ``test_gates`` and ``test_prompts``.  None stands for
+            what is left out.
 
         Raises
         ------
@@ -358,7 +423,8 @@ class Experiment:
         unknown = stated.keys() - {*_NEEDED, *_OF_PROBLEM, *_OF_TESTS, *_OF_RUN}
         if unknown:
             raise TypeError(f"an Experiment has no {', '.join(sorted(unknown))}")
-        checked = ("rho", *_OF_TRAINING, "test_context", "test_rho", "test_drift", "test_prompts")
+        training = [name for name in _OF_TRAINING if name != "learning_rate"]
+        checked = ("rho", *training, "test_context", "test_rho", "test_drift", "test_prompts")
         check_arguments(**{name: stated[name] for name in checked if name in stated})
         problem = _problem(stated)
         test = _test(stated, problem)
@@ -383,9 +449,10 @@ class Experiment:
                 found[name] = getattr(problem, name)
         if "task_covariance" in found:
             found.pop("task_law", None)
-        found |= {
-            name: value for name, value in vars(self.training).items() if value or name == "time"
-        }
+        for part in fields(self.training):
+            value = getattr(self.training, part.name)
+            if value != part.default:
+                found[part.name] = value
         if self.balanced:
             found["balanced"] = True
         if self.model.gates is not None:
@@ -517,7 +584,7 @@ class Point:
             return tuple(point.at(dim) for point in points)
         sizes = sizes_of(dim, {"tau": self.tau, "alpha": self.alpha, "kappa": self.kappa})
         stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes
-        stated |= given({name: getattr(self, name) for name in _OF_TRAINING})
+        stated |= given({name: getattr(self, name) for name in _OF_FLOW})
         stated |= {name: getattr(self, name) for name in _LAWS}
         if self.test_alpha is not None:
             stated |= sizes_of(dim, {"test_alpha": self.test_alpha})
@@ -561,8 +628,15 @@ def check_training(run: Experiment, *kinds: type) -> None:
 
 
 def _training(stated: Mapping[str, Any]) -> Training:
-    """Training from flat keywords: a flow where there is a time."""
+    """Training from flat keywords: a flow where there is a time, SGD where there is a rate."""
     own = {name: stated[name] for name in _OF_TRAINING if stated.get(name) is not None}
+    if "learning_rate" in own:
+        if own.keys() - {"learning_rate", "batch", "ridge"} or own.pop("ridge", 0.0):
+            raise TypeError("learning_rate is of SGD, which has no ridge, time or start_variance")
+        return SGD(**own)
+    if own.get("batch", 1) != 1:
+        raise TypeError("batch needs a learning_rate: only SGD has batches")
+    own.pop("batch", None)
     if "time" in own:
         return Flow(**own)
     if own.get("start_variance"):

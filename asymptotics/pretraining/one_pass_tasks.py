@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iclimit.asymptotics.checks import real_array, real_number, require_whole
-from iclimit.asymptotics.pretraining.one_pass_moments import ContextLaw
+from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, fresh_task_law
 from iclimit.checks import check_integers, check_shape
 from iclimit.results import Result
 
@@ -130,8 +130,10 @@ def one_pass_task_errors(
     require_whole("steps", taken)
     noise = real_number("rho", rho)
     schedule = _schedule(learning_rate, rates, int(np.max(taken, initial=0)))
+    fresh = fresh_task_law(vectors.shape[1], context, noise, "sphere")
     moments = TaskMoments.of(vectors, context, noise)
-    return moments.descend(taken, schedule, batch)
+    curves = moments.descend(schedule, batch, fresh)[taken.astype(int)]
+    return OnePassTasks(curves[..., 0], curves[..., 1])
 
 
 def _schedule(
@@ -311,40 +313,40 @@ class TaskMoments:
         mixed[-1] += np.sum(self.moment(0, 1, 1)[:, None] * rest, axis=0)
         return total + (mixed + mixed.T) / len(p)
 
-    def descend(self, steps: np.ndarray, schedule: np.ndarray, batch: int) -> OnePassTasks:
-        """Errors after some of the steps of a schedule."""
+    def descend(self, schedule: np.ndarray, batch: int, test: SummaryLaw) -> np.ndarray:
+        """ICL error on a law of tests and IDG error before and after each step, (steps + 1, 2).
+
+        Raises
+        ------
+        ArithmeticError
+            If they overflow.
+        """
         d = self.dim
         R = self.second()
         A = self.cross()
         mean = np.zeros((d, d + 1))
         square = np.zeros((d + 1, d + 1))
-        of_pairs = 1 - 1 / batch
         curves = np.empty((len(schedule) + 1, 2))
-        curves[0] = self._errors(mean, square, R, A)
+        curves[0] = self._errors(mean, square, test)
         with np.errstate(over="ignore", invalid="ignore"):
             for number, rate in enumerate(schedule, 1):
                 t = 2 * rate / d
                 drift = square @ R - mean.T @ A
                 together = R @ drift - A.T @ (mean @ R - A)
                 spread = (d + 2) * self.misfit(square, mean) + self.rho * d**2 * R
+                added = (1 - 1 / batch) * together + spread / batch
                 mean = mean - t * (mean @ R - A)
-                square = (
-                    square - t * (drift + drift.T) + t**2 * (of_pairs * together + spread / batch)
-                )
-                curves[number] = self._errors(mean, square, R, A)
+                square = square - t * (drift + drift.T) + t**2 * added
+                curves[number] = self._errors(mean, square, test)
                 if not np.all(np.isfinite(curves[number])):
                     raise ArithmeticError("the mean over runs overflows: rates are too large")
-        chosen = curves[steps.astype(int)]
-        return OnePassTasks(chosen[..., 0], chosen[..., 1])
+        return curves
 
     def _errors(
-        self, mean: np.ndarray, square: np.ndarray, R: np.ndarray, A: np.ndarray
+        self, mean: np.ndarray, square: np.ndarray, test: SummaryLaw
     ) -> tuple[float, float]:
         """ICL and IDG error."""
-        d = self.dim
-        fresh = ContextLaw(float(d), float(self.context), self.rho, gaussian_tasks=False)
-        inner = fresh.s * np.trace(square[:d, :d]) + fresh.summary_square() * square[d, d]
-        icl = 1 + self.rho + (inner - 2 * np.trace(mean[:, :d])) / d
         label = float(np.mean(self.norms)) + self.rho
-        idg = label + (np.sum(square * R) - 2 * np.sum(mean * A)) / d
-        return float(icl), float(idg)
+        idg = np.sum(square * self.second()) - 2 * np.sum(mean * self.cross())
+        icl = np.sum(square * test.second) - 2 * np.sum(mean * test.cross.T)
+        return float(test.label + icl / self.dim), float(label + idg / self.dim)

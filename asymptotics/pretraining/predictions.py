@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
+from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
-from iclimit.experiment import Experiment, Flow
+from iclimit.experiment import SGD, Experiment, Flow
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
 
@@ -41,7 +42,8 @@ def predict(
     -------
     Prediction
         Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`
-        the scatter of single runs is not known, and neither are structured inputs and gates.
+        or `SGD` the scatter of single runs is not known, and neither are structured inputs and
+        gates.
 
     Raises
     ------
@@ -69,6 +71,10 @@ def predict(
         if spread:
             raise ValueError("spread must be False for a Flow: its scatter is not predicted")
         return predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
+    if isinstance(run, Experiment) and isinstance(run.training, SGD):
+        if spread:
+            raise ValueError("spread must be False for SGD: its scatter is not predicted")
+        return predicted_one_pass_errors(run, rng=rng, draws=draws)
     prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
     if not spread:
         return prediction

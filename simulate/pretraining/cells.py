@@ -10,11 +10,12 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, given
-from iclimit.experiment import Experiment, Flow
-from iclimit.problem import Problem, check_problem
+from iclimit.experiment import SGD, Experiment, Flow
+from iclimit.problem import check_problem
 from iclimit.samples import Samples
-from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
+from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.flow import follow_flow
+from iclimit.simulate.pretraining.one_pass import follow_pass
 from iclimit.simulate.pretraining.ridge import (
     RidgeSolution,
     choose_method,
@@ -23,7 +24,7 @@ from iclimit.simulate.pretraining.ridge import (
     solve_ridge,
 )
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
-from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.sampling import draw_task_set
 from iclimit.simulate.prompts.summaries import SummaryLaw
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_for
@@ -330,6 +331,8 @@ def _trained(
     run: Experiment, generator: Generator, drawn: tuple[Array, Array, Array], method: str
 ) -> RidgeSolution:
     """Gamma that a run learns from drawn queries, summaries and labels."""
+    if isinstance(run.training, SGD):
+        return follow_pass(*drawn, run.training.rates(run.prompts), run.training.batch)
     if not isinstance(run.training, Flow):
         return solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
     deviation = math.sqrt(run.training.start_variance / run.dim)
@@ -372,12 +375,3 @@ def _parameters(run: Experiment) -> dict[str, Any]:
             stated[name] = fingerprint(np.asarray(value))
     limit = run.limit
     return stated | {name: limit[name] for name in ("tau", "alpha", "kappa")}
-
-
-def draw_task_set(problem: Problem, backend: Backend, generator: Generator) -> Array:
-    """Tasks of a pretraining: those given, as many as there are, or None where all are fresh."""
-    if problem.task_set is not None:
-        return backend.asarray(problem.task_set)
-    if problem.tasks == math.inf:
-        return None
-    return draw_fresh_tasks(problem, backend, generator, int(problem.tasks))

@@ -19,9 +19,9 @@ from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.cells import NAMES, draw_task_set
+from iclimit.simulate.pretraining.cells import NAMES
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks, draw_task_set
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_integers, parse_array
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.cells import draw_task_set
+from iclimit.simulate.pretraining.ridge import RidgeSolution
+from iclimit.simulate.prompts.sampling import draw_task_set
 from iclimit.simulate.prompts.summaries import Drawn, SummaryLaw
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_for
@@ -116,12 +118,8 @@ def simulate_one_pass(
             task_set = draw_task_set(problem, arrays, generator)
             gamma = arrays.xp.zeros((problem.dim, problem.dim + 1))
             curve = []
-            for step, (query, summary, label) in enumerate(
-                _batches(law, generator, batch, steps, task_set), 1
-            ):
-                missed = arrays.xp.sum((query @ gamma) * summary, axis=1) - label
-                scaled = float(2 * rates[step - 1] / batch) * missed
-                gamma = gamma - (query * scaled[:, None]).T @ summary
+            for step, drawn in enumerate(_batches(law, generator, batch, steps, task_set), 1):
+                gamma = after_step(gamma, *drawn, float(rates[step - 1]))
                 if step % every == 0:
                     curve.append(_errors(law, generator, gamma, task_set))
             errors.append(curve)
@@ -129,6 +127,32 @@ def simulate_one_pass(
     if not np.all(np.isfinite(both)):
         raise ArithmeticError("a run overflowed: learning_rate is too large")
     return OnePassRuns(recorded, both[..., 0], both[..., 1])
+
+
+def after_step(gamma: Array, query: Array, summary: Array, label: Array, rate: float) -> Array:
+    """Gamma after a step of gradient descent on the mean squared error of a batch."""
+    missed = array_namespace(gamma).sum((query @ gamma) * summary, axis=1) - label
+    scaled = 2 * rate / query.shape[0] * missed
+    return gamma - (query * scaled[:, None]).T @ summary
+
+
+def follow_pass(x: Array, h: Array, y: Array, rates: np.ndarray, batch: int) -> RidgeSolution:
+    """Gamma after one pass over prompts from zero, a batch in each step.
+
+    Raises
+    ------
+    ArithmeticError
+        If it overflowed.
+    """
+    xp = array_namespace(x)
+    gamma = xp.zeros((x.shape[1], h.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step, rate in enumerate(rates):
+            rows = slice(step * batch, (step + 1) * batch)
+            gamma = after_step(gamma, x[rows, :], h[rows, :], y[rows], float(rate))
+    if not bool(xp.all(xp.isfinite(gamma))):
+        raise ArithmeticError("a run overflowed: learning_rate is too large")
+    return RidgeSolution(gamma, "sgd", len(rates), 0.0)
 
 
 def _rates(learning_rate: float | ArrayLike, steps: int) -> np.ndarray:

@@ -258,6 +258,15 @@ def draw_fresh_tasks(
     return math.sqrt(problem.task_variance) * times_root(tasks, task_root(problem, backend))
 
 
+def draw_task_set(problem: Problem, backend: Backend, generator: Generator) -> Array:
+    """Tasks of a pretraining: those given, as many as there are, or None where all are fresh."""
+    if problem.task_set is not None:
+        return backend.asarray(problem.task_set)
+    if problem.tasks == math.inf:
+        return None
+    return draw_fresh_tasks(problem, backend, generator, int(problem.tasks))
+
+
 def draw_inputs(
     problem: Problem, backend: Backend, generator: Generator, shape: tuple[int, ...]
 ) -> Array:

@@ -221,5 +221,5 @@ def test_steps_that_are_none():
 def test_a_start_needs_a_time_and_training_a_kind():
     with pytest.raises(TypeError, match="start_variance needs a time"):
         Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, start_variance=0.1)
-    with pytest.raises(TypeError, match="training must be a Ridge or Flow, got 'Adam'"):
+    with pytest.raises(TypeError, match="training must be a Ridge or Flow or SGD, got 'Adam'"):
         Experiment(Problem(4, 8), prompts=9, training="Adam")
