@@ -10,7 +10,6 @@ The basis is kept orthogonal to rounding, which takes memory for as many matrice
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -41,7 +40,15 @@ NOTHING = 1e-13
 
 
 def follow_flow(
-    x: Array, h: Array, y: Array, start: Array, time: float, ridge: float, **solving: Any
+    x: Array,
+    h: Array,
+    y: Array,
+    start: Array,
+    time: float,
+    ridge: float,
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-8,
 ) -> RidgeSolution:
     """Gamma after a time of gradient flow on prompts.
 
@@ -59,8 +66,8 @@ def follow_flow(
         Training time; inf is the end of the flow, which is found by `solve_ridge`.
     ridge : float >= 0
         Weight decay.
-    **solving
-        Further arguments of `solve_ridge`.
+    method, tolerance
+        As in `solve_ridge`, for the end of the flow.
 
     Returns
     -------
@@ -84,8 +91,9 @@ def follow_flow(
     blocks = row_pairs(x, h)
     if math.isinf(time):
         if ridge > 0:
-            return solve_ridge(x, h, y, ridge, **solving)
-        end = solve_ridge(x, h, y - predictions(blocks, start), 0.0, **solving)
+            return solve_ridge(x, h, y, ridge, method=method, tolerance=tolerance)
+        rest = y - predictions(blocks, start)
+        end = solve_ridge(x, h, rest, 0.0, method=method, tolerance=tolerance)
         return RidgeSolution(start + end.gamma, end.method, end.iterations, end.residual)
     scale = x.shape[1] / x.shape[0]
     right = scale * adjoint(blocks, y) - scale * normal(blocks, start) - ridge * start

@@ -2,6 +2,7 @@
 
 import math
 
+import array_api_strict
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -70,6 +71,16 @@ def test_small_steps_are_the_flow():
     flow = follow_flow(x, h, y, np.zeros((4, 5)), time, 0.0)
     # One step moves by 2 rate/d = 1e-3 times eigenvalues up to 4.
     np.testing.assert_allclose(flow.gamma, gamma, atol=2e-3 * np.max(np.abs(gamma)))
+
+
+def test_arrays_of_the_standard_are_taken():
+    x, h, y = drawn(20)
+    start = np.random.default_rng(0).standard_normal((4, 5))
+    for time in (1.0, math.inf):
+        strict = [array_api_strict.asarray(part) for part in (x, h, y, start)]
+        found = follow_flow(*strict, time, 0.2)
+        expected = follow_flow(x, h, y, start, time, 0.2).gamma
+        np.testing.assert_allclose(np.asarray(found.gamma), expected, atol=1e-9)
 
 
 def test_too_long_a_time_says_what_to_do(monkeypatch):
