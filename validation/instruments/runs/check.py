@@ -20,7 +20,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, plain
 from iclimit.units import Convention, get_convention
-from iclimit.validation.instruments.runs.explanations import Fit, explain
+from iclimit.validation.instruments.runs.explanations import Explanations, Fit, explain
 from iclimit.validation.instruments.runs.figure import draw_check, draw_errors
 from iclimit.validation.instruments.runs.judgement import (
     ChiSquare,
@@ -30,7 +30,13 @@ from iclimit.validation.instruments.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.instruments.runs.measured import MEASURED, MeasuredRun, read_runs
+from iclimit.validation.instruments.runs.measured import (
+    ATTENTION,
+    MEASURED,
+    MeasuredRun,
+    read_runs,
+)
+from iclimit.validation.instruments.runs.possible import Impossible, impossible_errors
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, limits, predict
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.verdict import Verdict
@@ -45,6 +51,15 @@ PRINTED = 24
 
 # Most explanations that are printed.
 MOST_FITS = 8
+
+# Explanations that are as likely as this, relative to the best one, are hardly told from it.
+HARDLY_TOLD = 0.1
+
+# Larger z are printed as larger than this: what they are depends on the tails of all laws.
+LARGEST_Z = 99.9
+
+# Smaller deviations that would have been noticed, in per cent, are printed as smaller than this.
+LEAST_NOTICED = 0.01
 
 # Headings of the printed table, and what its sizes are called in the notation.
 SIZES = {"d": "dim", "l": "context", "k": "tasks", "n": "prompts"}
@@ -74,6 +89,8 @@ class RunCheck(Result):
         What the table was compared with.
     scatter : dict of ScatterRatio
         By error: whether runs scatter as predicted, where the table says how they do.
+    impossible : list of Impossible
+        Errors that no predictor has, with what usually causes them.
     """
 
     deviations: list[RowDeviation]
@@ -84,6 +101,7 @@ class RunCheck(Result):
     notes: list[str]
     theory: Theory
     scatter: dict[str, ScatterRatio]
+    impossible: list[Impossible]
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -98,6 +116,8 @@ class RunCheck(Result):
     @property
     def holds(self) -> bool | None:
         """Whether nothing contradicts the theory; None if nothing was judged."""
+        if self.impossible:
+            return False
         return self.verdict.holds if self.judged else None
 
     @cached_property
@@ -138,6 +158,7 @@ class RunCheck(Result):
                     {"label": row.label, "z": row.z, "accepted": judged.threshold(row)}
                     for row in judged.failures
                 ],
+                "impossible": [row.sentence for row in self.impossible],
                 "fits": [vars(fit) | {"chi_square": fit.chi_square.value} for fit in self.fits],
                 "explanations_tried": self.tried,
                 "scatter": {
@@ -183,10 +204,14 @@ class RunCheck(Result):
     @property
     def conclusions(self) -> list[str]:
         """What all rows say together, in sentences."""
+        impossible = [row.sentence for row in self.impossible[:MOST_FITS]]
+        hidden = len(self.impossible) - len(impossible)
+        if hidden:
+            impossible.append(f"So are {hidden} more.")
         if not self.judged:
             reason = "No row has a standard error and a finite prediction"
-            return [f"{reason}: nothing is judged.", *self.notes]
-        return [*self._summary(), *self._outcome(), *self.hints, *self.notes]
+            return [*impossible, f"{reason}: nothing is judged.", *self.notes]
+        return [*impossible, *self._summary(), *self._outcome(), *self.hints, *self.notes]
 
     def _summary(self) -> Iterator[str]:
         """Lines on chi-square, the distribution of z and what would have been noticed."""
@@ -197,13 +222,14 @@ class RunCheck(Result):
             f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
         )
         for name, law in self.z.items():
-            if law.count >= FEWEST_Z:
+            # Of a table that contradicts the theory the test of the law of z says nothing.
+            if law.count >= FEWEST_Z and self.verdict.holds:
                 yield (
                     f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
                     f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
                 )
         noticed = ", ".join(
-            f"{100 * value:.2g} % of {name.upper()}"
+            f"{_percent(value)} of {name.upper()}"
             for name, value in self.resolutions.items()
             if math.isfinite(value)
         )
@@ -213,9 +239,9 @@ class RunCheck(Result):
     def _outcome(self) -> Iterator[str]:
         """Lines on whether the table agrees, and on all that explains it if not."""
         verdict = self.verdict
-        fits = self.fits
         if verdict.holds:
-            yield "The table agrees with the theory."
+            if not self.impossible:
+                yield "The table agrees with the theory."
             return
         worst = verdict.worst
         count = len(verdict.failures)
@@ -224,19 +250,59 @@ class RunCheck(Result):
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
         yield (
             f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; "
-            f"worst {label}, z = {worst.z:.1f}."
+            f"worst {label}, z {_z_in_words(worst.z)}."
         )
-        if fits:
-            yield f"{self.tried} explanations were tried. It would agree"
-        else:
-            yield f"None of {self.tried} explanations that were tried agrees with it."
+        yield from self._explanations()
+
+    def _explanations(self) -> Iterator[str]:
+        """Lines on what explains a contradiction."""
+        fits = self.fits
+        if not fits:
+            yield (
+                f"None of {self.tried} explanations that were tried agrees with it: the mistake "
+                "is another one, or there are several."
+            )
+            return
+        yield f"{self.tried} explanations were tried. It would agree"
         for fit in fits[:MOST_FITS]:
-            likelihood = "1" if fit is fits[0] else f"{fit.likelihood:.2g}"
-            total = f"chi-square {fit.chi_square.value:.1f}, likelihood {likelihood}"
-            yield f"- if {fit.text}: {total}"
+            yield f"- if {_in_words(fit)}"
         if len(fits) > MOST_FITS:
             hidden = len(fits) - MOST_FITS
             yield f"- in {hidden} other cases, which are less likely"
+        alike = [fit for fit in fits if fit.likelihood >= HARDLY_TOLD * fits[0].likelihood]
+        if len(alike) > 1:
+            yield f"The first {len(alike)} are hardly told from each other by this table."
+        if not any(fit.exact for fit in fits):
+            yield (
+                "No mistake without a searched value or searched rows agrees: what the table is "
+                "like is known, not what it is."
+            )
+
+
+def _in_words(fit: Fit) -> str:
+    """An explanation with its chi-square and its likelihood."""
+    numbers = f"chi-square {fit.chi_square.value:.1f}, likelihood {fit.likelihood:.2g}"
+    if fit.simulated:
+        numbers = f"{numbers}, by {fit.simulated} simulated runs of a row"
+    if fit.left_out:
+        rest = "all other rows agree"
+        return f"{fit.text}: {numbers} ({rest}; these deviate for a reason that is not known)"
+    if fit.effective:
+        return f"{fit.text}: {numbers} (an effective value; like it looks {fit.effective})"
+    return f"{fit.text}: {numbers}"
+
+
+def _z_in_words(z: float) -> str:
+    """A deviation in standard errors after the letter z."""
+    if abs(z) <= LARGEST_Z:
+        return f"= {z:.1f}"
+    return f"> {LARGEST_Z:.0f}" if z > 0 else f"< -{LARGEST_Z:.0f}"
+
+
+def _percent(share: float) -> str:
+    """A share in per cent."""
+    percent = 100 * share
+    return f"{percent:.2g} %" if percent >= LEAST_NOTICED else f"less than {LEAST_NOTICED} %"
 
 
 def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
@@ -275,18 +341,30 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
     variance = comparison.standard_error**2 - row.errors[name].standard_error ** 2
     known = math.isfinite(comparison.standard_error) and variance > 0
     predicted = Estimate(comparison.theory, math.sqrt(variance) if known else math.inf, 0)
+    attention = run.estimator == ATTENTION
+    sizes = {name: f"{run.sizes[name]:g}" for name in SIZES.values()}
+    if not attention:
+        sizes["prompts"] = ""
     return (
         str(run.rows[0]),
-        *(f"{run.sizes[size]:g}" for size in SIZES.values()),
+        *sizes.values(),
         f"{run.rho:g}",
-        f"{run.ridge:g}",
+        f"{run.ridge:g}" if attention else "",
         name.upper(),
         str(row.errors[name]),
         f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",
-        "" if _number(comparison.z) is None else f"{comparison.z:+.1f}",
+        _z_cell(comparison.z),
     )
+
+
+def _z_cell(z: float) -> str:
+    if math.isnan(z):
+        return ""
+    if abs(z) <= LARGEST_Z:
+        return f"{z:+.1f}"
+    return f">{LARGEST_Z:.0f}" if z > 0 else f"<-{LARGEST_Z:.0f}"
 
 
 def _number(value: float) -> float | None:
@@ -325,7 +403,9 @@ def check_runs(
         (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a single
         run: without such columns, rows of one setting are taken together.  Where there is no error
         bar it is predicted from the scatter of runs, also for fewer than ten single runs.  Errors
-        of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention".
+        of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention"; those
+        of ridge regression may have ``penalty``, the :math:`\lambda` of
+        :math:`(X^\top X + \lambda)^{-1} X^\top y` with inputs in the units of the convention.
     columns : mapping of str, optional
         What your columns are called: ``{"icl": "test_loss", "dim": "d"}``.
     ignore : sequence of str or "others"
@@ -384,9 +464,11 @@ def check_runs(
     of the error, since errors are skewed.  Where the table says how runs scatter, ``scatter`` says
     whether they do as predicted; ``hints`` say what may be wrong if not.
 
-    If the table contradicts the theory, some forty possible mistakes are tried: halved losses, a
+    If the table contradicts the theory, some eighty possible mistakes are tried: halved losses, a
     ridge off by a factor d, noise left out, and so on; factors of errors and settings are fitted,
-    and rows left out or exchanged.  All with which the table agrees are in ``fits``.
+    and rows left out or exchanged.  Experiments without a theory, such as inputs on a sphere, are
+    simulated up to d = 32 if nothing else explains the table.  All with which the table agrees are
+    in ``fits``.  Errors that no predictor has are in ``impossible``.
 
     Examples
     --------
@@ -425,15 +507,25 @@ def check_runs(
             unpredicted.append(f"{error}; it is not judged.")
             prediction = Prediction(np.full(2, math.nan))
         rows.append(compare_run(run, prediction, one_set=one_set))
-    fits: list[Fit] = []
-    tried = 0
+    explained = Explanations([], 0, [])
     if not verdict(rows).holds:
-        fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
-    notes = [*unpredicted, *_notes(rows, units)]
+        explained = explain(rows, theory, one_set=one_set, progress=progress)
+    impossible = impossible_errors(rows, theory)
+    notes = [*unpredicted, *explained.notes, *_notes(rows, units)]
     scatter = scatter_ratios(rows, one_set=one_set)
     hints = list(scatter_hints(rows, scatter))
     errors = limits(runs, theory.structure)
-    return RunCheck(rows, errors, fits, tried, hints, notes, theory, scatter)
+    return RunCheck(
+        deviations=rows,
+        limits=errors,
+        fits=explained.fits,
+        tried=explained.tried,
+        hints=hints,
+        notes=notes,
+        theory=theory,
+        scatter=scatter,
+        impossible=impossible,
+    )
 
 
 def read_with_theory(
@@ -490,8 +582,11 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         single = any(len(error.samples) for run in runs for error in run.errors.values())
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
-    if not any(run.ridge for run in runs):
+    attention = [run for run in runs if run.estimator == ATTENTION]
+    if attention and not any(run.ridge for run in attention):
         yield "The ridge is 0."
+    if any(run.estimator == "ridge" and run.penalty is None for run in runs):
+        yield "The penalty of ridge regression is the best one, the noise variance."
     lacking = [row for row in rows if any(row.run.lacks_error_bar(name) for name in row.judged)]
     if lacking:
         which = "1 row" if len(lacking) == 1 else f"{len(lacking)} rows"

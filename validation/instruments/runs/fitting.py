@@ -314,6 +314,13 @@ def changes_by(
     return changes
 
 
+def limit_ratios(model: RunModel, x: np.ndarray) -> np.ndarray:
+    """Errors (m, runs, 2) in the limit at parameters (m, p) over those that the table states."""
+    logs = model.logs(x)
+    changes = model._log_limits(model._moved_ratios(logs)) - model._log_limits(_ratios(model.runs))
+    return np.exp(changes + np.asarray(logs["factor"])[..., None, None])
+
+
 def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
     """Parameters of the limit by name, in the order of `LIMIT`."""
     return {name: np.array([run.ratios[name] for run in runs]) for name in LIMIT}

@@ -29,8 +29,8 @@ RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
 # All integers, as the columns of a table name them.
 SIZES = ("dim", *RATIOS)
 
-# Estimator of a run, and the run.
-Setting = tuple[str, Experiment]
+# Estimator of a run, the run, and the penalty of ridge regression if it is not the best one.
+Setting = tuple[str, Experiment, float | None]
 
 # A number is an integer if it is within this relative distance: ratios are written shortly.
 WHOLE = 1e-6
@@ -123,6 +123,7 @@ PARAMETER_COLUMNS = (
     "ridge",
     "runs",
     "estimator",
+    "penalty",
     *TESTS,
 )
 
@@ -138,6 +139,9 @@ LEAST_BAR = 1e-50
 MOST_BAR = 1e50
 RUNS = "[1, 1e15]"
 SEVERAL_RUNS = "[2, 1e15]"
+
+# Penalties of ridge regression, in units of the library as `ridge_risk` takes them.
+PENALTIES = "[0, 1e28]"
 
 # Range of a noise variance or a ridge that is not 0, in units of the library.
 LEAST_LEVEL = 1e-100
@@ -184,6 +188,8 @@ class MeasuredRun:
         Whether standard deviations of single runs were given.
     estimator : {"attention", "dmmse", "ridge"}
         Whose errors these are.
+    penalty : float or None
+        Of ridge regression for inputs of variance 1; None: the best one.
     """
 
     rows: tuple[int, ...]
@@ -194,6 +200,7 @@ class MeasuredRun:
     unrounded: Mapping[str, float] = field(default_factory=dict)
     deviations_given: bool = False
     estimator: str = ATTENTION
+    penalty: float | None = None
 
     @cached_property
     def sizes(self) -> dict[str, Any]:
@@ -223,6 +230,8 @@ class MeasuredRun:
         sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
         tests = "".join(f" {name}={value:g}" for name, value in self.tests.items())
         ridge = f" ridge={self.ridge:g}" if self.ridge > 0 else ""
+        if self.penalty is not None:
+            ridge = f" penalty={self.penalty:g} (inputs of variance 1)"
         return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
 
     @property
@@ -233,14 +242,19 @@ class MeasuredRun:
     @property
     def setting(self) -> Setting:
         """What its prediction depends on."""
-        return self.estimator, self.experiment
+        return self.estimator, self.experiment, self.penalty
 
-    def at(self, *, estimator: Any = None, **changes: Any) -> MeasuredRun:
-        """The run with other keywords of its experiment, or of another estimator."""
+    def at(self, *, estimator: Any = None, penalty: Any = None, **changes: Any) -> MeasuredRun:
+        """The run with other keywords of its experiment, or of another estimator or penalty."""
         experiment = self.experiment
         if changes:
             experiment = Experiment.of(**experiment.keywords() | changes)
-        return replace(self, experiment=experiment, estimator=estimator or self.estimator)
+        return replace(
+            self,
+            experiment=experiment,
+            estimator=estimator or self.estimator,
+            penalty=self.penalty if penalty is None else penalty,
+        )
 
     @property
     def degrees(self) -> float:
@@ -306,6 +320,8 @@ def read_runs(
         estimators = entries.words("estimator", ESTIMATORS)
     if ATTENTION not in estimators and not {"prompts", "tau"} & set(entries.entries):
         entries = _with_parameters(entries, {"prompts": 1})  # it plays no part
+    if set(estimators) == {"ridge"} and not {"tasks", "kappa"} & set(entries.entries):
+        entries = _with_parameters(entries, {"tasks": math.inf})  # nor do tasks
     sizes, unrounded = read_sizes(entries, rounding)
     units = _units(entries, sizes, convention)
     rho = [unit.to_library("noise_variance", unit.noise_variance) for unit in units]
@@ -313,6 +329,7 @@ def read_runs(
     ridge = [unit.to_library("ridge", value) for unit, value in zip(units, ridges, strict=True)]
     _refuse_extremes(entries, "rho" if "rho" in entries else "noise_variance", rho)
     _refuse_extremes(entries, "ridge", ridge)
+    penalties = _penalties(entries, estimators, units)
     errors = {name: _errors(entries, name, units) for name in names}
     bars = {name: _error_bars(entries, name, units, ddof) for name in names}
     counts = _run_counts(entries) if "runs" in entries else None
@@ -320,7 +337,7 @@ def read_runs(
 
     tests = _tests(entries, estimators, sizes["context"], rho)
     groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-    keys = zip(*sizes.values(), rho, ridge, estimators, *tests.values(), strict=True)
+    keys = zip(*sizes.values(), rho, ridge, estimators, penalties, *tests.values(), strict=True)
     for row, key in enumerate(keys):
         groups[key].append(row)
     runs = []
@@ -359,9 +376,24 @@ def read_runs(
                 unrounded={name: values[row] for name, values in unrounded.items()},
                 deviations_given=any(f"{name}_sd" in entries for name in names),
                 estimator=estimators[row],
+                penalty=penalties[row],
             )
         )
     return runs
+
+
+def _penalties(
+    table: Table, estimators: Sequence[str], units: Sequence[Units]
+) -> list[float | None]:
+    """Penalties of ridge regression for inputs of variance 1; None where none is stated."""
+    if "penalty" not in table:
+        return [None] * len(table)
+    if set(estimators) != {"ridge"}:
+        raise ValueError("penalty is one of ridge regression, so estimator must be ridge")
+    stated = table.numbers("penalty", PENALTIES)
+    return [
+        value / unit.value("input_variance") for value, unit in zip(stated, units, strict=True)
+    ]
 
 
 def _run_counts(table: Table) -> np.ndarray:

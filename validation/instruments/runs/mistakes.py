@@ -12,18 +12,43 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from iclimit.notation import size_of
+from iclimit.simulate.pretraining.variants import Variant
 from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
-from iclimit.validation.instruments.runs.measured import RATIOS, MeasuredRun
-from iclimit.validation.instruments.runs.predictions import Theory
+from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
+from iclimit.validation.instruments.runs.predictions import Prediction, Theory
 
 # A number that depends on the run.
 OfRun = Callable[[MeasuredRun], float]
 
 # From the true run, a value and the two true errors to the errors that were reported.
 Reported = Callable[[MeasuredRun, float, np.ndarray], np.ndarray]
+
+# From the true run, a value and the prediction for a mean over runs to what was reported instead.
+Summarised = Callable[[MeasuredRun, float, Prediction], Prediction]
+
+# From a value and ratios (m, 2) of the errors of m variants to those of the stated experiment, to
+# the ratios at this value (2,).
+Between = Callable[[float, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """How a mistake without a theory is predicted: simulated over simulated, times the theory.
+
+    Attributes
+    ----------
+    variants : callable
+        Variants of a run that are simulated.
+    between : callable
+        Ratio of the errors at a value, from those of the variants.
+    """
+
+    variants: Callable[[MeasuredRun], Sequence[Variant]]
+    between: Between = lambda _, ratios: ratios[0]
 
 
 @dataclass(frozen=True)
@@ -44,6 +69,14 @@ class RunMistake(Mistake):
         What is true instead of what was said.
     slow : bool
         Whether trying it takes full predictions.
+    summarised : callable, optional
+        What was reported instead of the mean over runs.
+    simulated : Simulated, optional
+        How it is predicted where there is no theory of it.
+    scanned : tuple of two floats, optional
+        Range of a value that is searched by comparing predictions.
+    effective : str
+        Of a value that is fitted: what else may look like it.
     """
 
     outcome: Reported | None = None
@@ -52,6 +85,10 @@ class RunMistake(Mistake):
     one_set: bool | None = None
     theory: Theory | None = None
     slow: bool = False
+    summarised: Summarised | None = None
+    simulated: Simulated | None = None
+    scanned: tuple[float, float] | None = None
+    effective: str = ""
 
     @property
     def widens(self) -> bool:
@@ -65,26 +102,37 @@ class RunMistake(Mistake):
 
 def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[RunMistake]:
     """All mistakes that are tried on these runs; those that change nothing are left out."""
-    possible = [*ERRORS, *SETTINGS, *_fitted(runs)]
+    attention = any(run.estimator == ATTENTION for run in runs)
+    possible = [*ERRORS, SCALED_ERRORS]
+    if attention:
+        possible += [*SETTINGS, *_turned(runs), *_fitted(runs)]
+    else:
+        possible += [*CONTEXTS, *_noises(), *PENALTIES]
     if any(run.deviations_given for run in runs):
         text = "standard deviations are standard errors of the mean"
         possible.append(RunMistake(text, bars=_wider_bars))
+    if any(run.runs != 1 for run in runs) and attention:
+        possible += [SINGLE_RUN, *_summaries(runs)]
     if not one_set:
         possible.append(RunMistake("the runs of a row share one task set", one_set=True))
     if theory.structure is None:
-        law = "gaussian" if theory.task_law == "sphere" else "sphere"
-        text = f"tasks are {'N(0, I)' if law == 'gaussian' else 'of squared norm d'}"
-        possible.append(RunMistake(text, theory=replace(theory, task_law=law), slow=True))
-        equal = "random" if theory.balanced else "the same"
-        text = f"the number of prompts is {equal} for every task"
-        other = replace(theory, balanced=not theory.balanced)
-        possible.append(RunMistake(text, theory=other, slow=True))
-        if all(run.rho for run in runs):
-            possible += [
-                RunMistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
-                for name, words in ESTIMATED.items()
-            ]
+        possible += _laws(runs, theory)
+    if theory.structure is None and attention:
+        possible += [*SIMULATED, *_other_tests(runs)]
     return _distinct(possible, runs)
+
+
+def _laws(runs: Sequence[MeasuredRun], theory: Theory) -> Iterator[RunMistake]:
+    """Other laws of tasks and of their numbers of prompts, and other estimators."""
+    law = "gaussian" if theory.task_law == "sphere" else "sphere"
+    text = f"tasks are {'N(0, I)' if law == 'gaussian' else 'of squared norm d'}"
+    yield RunMistake(text, theory=replace(theory, task_law=law), slow=True)
+    equal = "random" if theory.balanced else "the same"
+    text = f"the number of prompts is {equal} for every task"
+    yield RunMistake(text, theory=replace(theory, balanced=not theory.balanced), slow=True)
+    if all(run.rho for run in runs):
+        for name, words in ESTIMATED.items():
+            yield RunMistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
 
 
 def _distinct(possible: Sequence[RunMistake], runs: Sequence[MeasuredRun]) -> list[RunMistake]:
@@ -93,8 +141,9 @@ def _distinct(possible: Sequence[RunMistake], runs: Sequence[MeasuredRun]) -> li
     chosen = []
     for mistake in possible:
         changed = [mistake.true_run(run, 2.0).setting for run in runs]
-        plain = mistake.outcome is None and not mistake.widens and mistake.theory is None
-        if plain and not mistake.free:
+        others = (mistake.outcome, mistake.theory, mistake.summarised, mistake.simulated)
+        plain = not any(others) and not mistake.widens
+        if plain and not mistake.free and mistake.scanned is None:
             if changed in seen:
                 continue
             seen.append(changed)
@@ -120,20 +169,131 @@ def _errors(text: str, factor: OfRun, noise: float = 0.0) -> RunMistake:
     )
 
 
+def _reported(text: str, outcome: Callable[[np.ndarray, MeasuredRun], np.ndarray]) -> RunMistake:
+    """Functions of the errors instead of the errors."""
+    return RunMistake(text, outcome=lambda run, _, errors: outcome(errors, run))
+
+
+def _dim(run: MeasuredRun) -> float:
+    return float(run.sizes["dim"])
+
+
+def _label_variance(run: MeasuredRun) -> float:
+    return 1 + run.rho
+
+
 # Mistakes in what was reported.
 ERRORS = (
     _errors("errors are half the squared errors", lambda _: 2.0),
     _errors("errors are twice the squared errors", lambda _: 0.5),
     _errors("errors leave out the label noise of the query", lambda _: 1.0, 1.0),
     _errors("errors are half the squared errors without label noise", lambda _: 2.0, 1.0),
-    _errors("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho),
-    _errors("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"]),
-    RunMistake(
-        "errors are roots of the squared errors",
-        outcome=lambda _run, _value, errors: np.sqrt(errors),
+    _errors("errors are divided by the variance 1 + rho of labels", _label_variance),
+    _errors("inputs have variance 1 instead of 1/d", lambda run: 1 / _dim(run)),
+    _errors("errors are divided by the dimension", _dim),
+    _errors("errors are in per cent", lambda _: 0.01),
+    _errors(
+        "errors are in per cent of the variance 1 + rho of labels",
+        lambda run: _label_variance(run) / 100,
     ),
+    _reported("errors are roots of the squared errors", lambda e, _: np.sqrt(e)),
+    _reported(
+        "errors are roots of the squared errors without label noise",
+        lambda e, run: np.sqrt(e - run.rho),
+    ),
+    _reported("errors are R^2, one minus error over 1 + rho", lambda e, r: 1 - e / (1 + r.rho)),
+    _reported("errors are R^2 of labels without noise, one minus the error", lambda e, _: 1 - e),
+    _reported(
+        "errors are R^2 without noise, one minus the error without label noise",
+        lambda e, run: 1 - (e - run.rho),
+    ),
+    _reported("errors are in dB, 10 times the logarithm to base 10", lambda e, _: _decibel(e)),
+    _reported("errors are logarithms to base 10", lambda e, _: _decibel(e) / 10),
+    _reported("errors are natural logarithms", lambda e, _: np.log(e)),
+    _reported("errors are logarithms to base 2", lambda e, _: np.log(e) / math.log(2)),
     RunMistake("icl and idg are exchanged", outcome=lambda _run, _value, errors: errors[::-1]),
 )
+
+
+def _decibel(errors: np.ndarray) -> np.ndarray:
+    return 10 / math.log(10) * np.log(errors)
+
+
+# Those of them that are also tried together with one in the settings.
+PAIRED = ERRORS[:10]
+
+# Range of a common factor of all errors.
+ERROR_FACTORS = (1e-4, 1e4)
+
+# A common factor of the errors.
+SCALED_ERRORS = RunMistake(
+    "errors are {} times the squared errors",
+    outcome=lambda _, value, errors: value * errors,
+    scanned=ERROR_FACTORS,
+    effective="errors in other units, or labels of another variance",
+)
+
+
+def _as_single_run(run: MeasuredRun) -> MeasuredRun:
+    """A run whose error bar is not known: the predicted scatter takes its place."""
+    errors = {
+        name: replace(error, standard_error=math.inf, samples=np.empty(0))
+        for name, error in run.errors.items()
+    }
+    return replace(run, errors=errors, runs=1, correlation=None)
+
+
+# Error bars that are not those of several trained networks.
+SINGLE_RUN = RunMistake(
+    "each row is one trained run, and its error bar is over batches of test prompts",
+    bars=_as_single_run,
+)
+
+# Doubt of the law of the best of several runs, relative to the distance from their mean.
+DOUBT_OF_BEST = 0.2
+
+# Range of a number of seeds of which the best is reported.
+SEEDS = (2.0, 200.0)
+
+
+def _summaries(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """The median or the best of several runs instead of their mean."""
+    yield RunMistake("errors are medians over runs", summarised=_median)
+    if all((run.runs or 0) > 1 for run in runs):
+        yield RunMistake("errors are those of the best run", summarised=_best)
+    elif not any(run.runs for run in runs):
+        yield RunMistake(
+            "errors are those of the best of {} runs",
+            summarised=_best,
+            scanned=SEEDS,
+            effective="errors that are smaller by their scatter",
+        )
+
+
+def _relative_scatter(prediction: Prediction) -> np.ndarray:
+    """Standard deviations (2,) of the logarithms of the errors of one run."""
+    variances = np.diag(prediction.scatter + prediction.spread)
+    return np.sqrt(np.log1p(variances / prediction.mean**2))
+
+
+def _median(_run: MeasuredRun, _value: float, prediction: Prediction) -> Prediction:
+    scatter = _relative_scatter(prediction)
+    return _scaled_with_doubt(prediction, -(scatter**2) / 2)
+
+
+def _best(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
+    """Blom's approximation of the mean of the least of so many normal numbers."""
+    count = run.runs if math.isnan(value) else value
+    least = float(ndtri(0.625 / ((count or 1) + 0.25)))
+    scatter = _relative_scatter(prediction)
+    return _scaled_with_doubt(prediction, least * scatter - scatter**2 / 2)
+
+
+def _scaled_with_doubt(prediction: Prediction, logs: np.ndarray) -> Prediction:
+    """Prediction times factors by their logarithms; no prediction where these are not known."""
+    if not np.all(np.isfinite(logs)):
+        raise ValueError("the scatter of runs is not known")
+    return prediction.scaled(np.exp(logs)).doubted(DOUBT_OF_BEST * np.abs(logs))
 
 
 def _rounded(run: MeasuredRun, _: float, function: Callable[[float], int]) -> dict[str, int]:
@@ -207,6 +367,53 @@ RIDGES: dict[str, OfRun] = {
     ),
 }
 
+
+def _counting_label(run: MeasuredRun, _: float, ratios: bool) -> dict[str, int]:
+    """A dimension that counts the label; sizes that come out of ratios change with it or not."""
+    dim = run.sizes["dim"] - 1
+    changes = {"dim": dim}
+    if ratios:
+        for size in run.unrounded:
+            exact = size_of(RATIOS[size], run.ratios[RATIOS[size]], dim)
+            if exact < math.inf:
+                changes[size] = max(1, round(exact))
+    return changes
+
+
+def _turned(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """Ratios of the table that are upside down, or logarithms."""
+    names = [RATIOS[size] for size in runs[0].unrounded]
+    names = [name for name in names if all(run.ratios[name] < math.inf for run in runs)]
+    inverses = {"alpha": "d/l", "kappa": "d/k", "tau": "d^2/n"}
+    for name in names:
+        text = f"{name} is upside down, {inverses[name]}"
+        yield RunMistake(text, partial(_by_ratios, names=[name], function=lambda x: 1 / x))
+    if len(names) > 1:
+        text = f"{', '.join(names[:-1])} and {names[-1]} are upside down"
+        yield RunMistake(text, partial(_by_ratios, names=names, function=lambda x: 1 / x))
+    for name in names:
+        for base, number in LOGARITHMS.items():
+            text = f"{name} is a logarithm to base {base}"
+            power = partial(math.pow, number)
+            yield RunMistake(text, partial(_by_ratios, names=[name], function=power))
+
+
+# Bases of logarithms that may stand for numbers.
+LOGARITHMS = {"e": math.e, "10": 10.0, "2": 2.0}
+
+
+def _by_ratios(
+    run: MeasuredRun, _: float, names: Collection[str], function: Callable[[float], float]
+) -> dict[str, int]:
+    """Sizes if ratios are other ones."""
+    dim = run.sizes["dim"]
+    return {
+        size: max(1, round(size_of(ratio, function(run.ratios[ratio]), dim)))
+        for size, ratio in RATIOS.items()
+        if ratio in names
+    }
+
+
 # Columns that may be exchanged.
 EXCHANGED = (("tau", "alpha"), ("tau", "kappa"), ("alpha", "kappa"), ("rho", "ridge"))
 
@@ -218,14 +425,50 @@ ROUNDED: dict[str, Callable[[float], int]] = {
 }
 
 
+# Contexts that are counted otherwise.
+CONTEXTS = (
+    _wrong_setting("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
+    _wrong_setting("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
+)
+
+
+def _noises() -> Iterator[RunMistake]:
+    """Noise of another size."""
+    return (_scaled(text, "rho", factor) for text, factor in NOISES.items())
+
+
+# Units of inputs and tasks with coordinates of variance 1, as those papers have it that write
+# x, w ~ N(0, I).
+def _of_variance_one(run: MeasuredRun, _: float) -> dict[str, float]:
+    return {"rho": run.rho / run.sizes["dim"]}
+
+
 # Mistakes in the settings.
 SETTINGS = (
     _wrong_setting(
         "tau counts prompts over d (d + 1)",
         prompts=lambda run: run.sizes["prompts"] * (1 + 1 / run.sizes["dim"]),
     ),
-    _wrong_setting("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
-    _wrong_setting("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
+    *CONTEXTS,
+    *(
+        RunMistake(text, partial(_counting_label, ratios=ratios))
+        for text, ratios in (
+            ("dim counts the label: the inputs have d - 1 dimensions", False),
+            ("dim counts the label, also in the ratios", True),
+        )
+    ),
+    RunMistake(
+        "inputs and tasks have variance 1 and rho is the noise variance in these units "
+        "(--convention garg2022 with a column noise_variance)",
+        _of_variance_one,
+        lambda run, _, errors: errors * run.sizes["dim"],
+    ),
+    RunMistake(
+        "inputs and tasks have variance 1, rho is the noise variance in these units and the query "
+        "has none (--convention ahn2023 with a column noise_variance)",
+        _of_variance_one,
+        lambda run, _, errors: (errors - run.rho) * run.sizes["dim"],
+    ),
     *(
         RunMistake(f"ratios are rounded {how}", partial(_rounded, function=function))
         for how, function in ROUNDED.items()
@@ -236,7 +479,7 @@ SETTINGS = (
         )
         for a, b in EXCHANGED
     ),
-    *(_scaled(text, "rho", factor) for text, factor in NOISES.items()),
+    *_noises(),
     RunMistake(
         "tasks have the norm 1 instead of the root of d",
         lambda run, _: {name: getattr(run, name) * run.sizes["dim"] for name in ("rho", "ridge")},
@@ -246,28 +489,34 @@ SETTINGS = (
 )
 
 
-# Mistakes of one value, by the parameter that is fitted.
+# Mistakes of one value, by the parameter that is fitted, and what may look like them.
 FITTED = {
-    "factor": "errors are {} times the squared errors",
-    "task_norm": "tasks have the squared norm {} d",
-    "rho": "rho is {} times as large",
-    "ridge": "the ridge is {} times as large",
-    "tau": "there are {} times as many prompts",
-    "alpha": "contexts are {} times as long",
-    "kappa": "there are {} times as many pretraining tasks",
+    "task_norm": ("tasks have the squared norm {} d", "tasks or labels of another size"),
+    "rho": ("rho is {} times as large", "labels of queries without noise, or normalised labels"),
+    "ridge": ("the ridge is {} times as large", "normalised labels, or a loss of another size"),
+    "tau": (
+        "there are {} times as many prompts",
+        "a Gamma without the column of squared labels, or a dimension that counts the label",
+    ),
+    "alpha": (
+        "contexts are {} times as long",
+        "inputs of fixed norm or bounded ones, or tests with other contexts",
+    ),
+    "kappa": ("there are {} times as many pretraining tasks", "another law of the tasks"),
 }
 
 
 def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     """Mistakes of one value; without any noise or ridge, the value is the noise or the ridge."""
     absolute = absent(runs)
-    for name, text in FITTED.items():
+    for name, (text, effective) in FITTED.items():
         if name == "kappa" and all(run.sizes["tasks"] == math.inf for run in runs):
             continue
         words = text.removesuffix(" times as large") if name in absolute else text
         change = partial(_moved, powers=FREE[name], absolute=absolute)
         outcome = (lambda _, value, errors: value * errors) if "factor" in FREE[name] else None
-        yield RunMistake(words, change, outcome, free=name, slow=name in LEVEL)
+        slow = name in LEVEL
+        yield RunMistake(words, change, outcome, free=name, slow=slow, effective=effective)
 
 
 def _moved(
@@ -284,3 +533,172 @@ def _wider_bars(run: MeasuredRun) -> MeasuredRun:
         for name, error in run.errors.items()
     }
     return replace(run, errors=errors)
+
+
+def _penalised(text: str, penalty: OfRun) -> RunMistake:
+    """Another penalty of ridge regression, for inputs of variance 1."""
+    return RunMistake(text, lambda run, _: {"penalty": penalty(run)})
+
+
+def _stated_penalty(run: MeasuredRun) -> float:
+    """Penalty for inputs of variance 1: that of the table, or the best one."""
+    return run.rho * _dim(run) if run.penalty is None else run.penalty
+
+
+# Range of a factor of the penalty.
+PENALTY_FACTORS = (1e-4, 1e4)
+
+# Penalties of ridge regression as people write them.
+PENALTIES = (
+    _penalised(
+        "the penalty is 1, scikit-learn's default, for inputs of variance 1", lambda _: 1.0
+    ),
+    _penalised("the penalty is 1, scikit-learn's default, for inputs of variance 1/d", _dim),
+    _penalised(
+        "the penalty is beside the mean squared error, so l times as large",
+        lambda run: _stated_penalty(run) * run.sizes["context"],
+    ),
+    _penalised(
+        "the penalty is smaller by the length l of the context",
+        lambda run: _stated_penalty(run) / run.sizes["context"],
+    ),
+    _penalised("the penalty is d times as large", lambda run: _stated_penalty(run) * _dim(run)),
+    _penalised(
+        "the penalty is smaller by the factor d", lambda run: _stated_penalty(run) / _dim(run)
+    ),
+    _penalised("the penalty is twice as large", lambda run: 2 * _stated_penalty(run)),
+    _penalised("the penalty is half as large", lambda run: _stated_penalty(run) / 2),
+    _penalised("the penalty is a standard deviation", lambda run: math.sqrt(run.rho) * _dim(run)),
+    _penalised("there is no penalty: least squares", lambda _: 0.0),
+    RunMistake(
+        "the penalty is {} times as large",
+        lambda run, value: {"penalty": value * _stated_penalty(run)},
+        scanned=PENALTY_FACTORS,
+        effective="another noise or another variance of the tasks",
+    ),
+)
+
+
+def _variant(text: str, **fields: Any) -> RunMistake:
+    """Another experiment, which is the same for each run."""
+    return RunMistake(text, simulated=Simulated(lambda _: [Variant(**fields)]))
+
+
+def _units(
+    text: str,
+    ridges: Callable[[float, float], tuple[float, float]],
+    *,
+    noise: Callable[[float], float] = lambda _: 1.0,
+    errors: Callable[[float], float] = lambda _: 1.0,
+) -> RunMistake:
+    """Units in which the ridge of the last column of Gamma is another one than of the first.
+
+    All are functions of d; the ridge of d and l.
+    """
+
+    def variants(run: MeasuredRun) -> list[Variant]:
+        return [Variant(ridge_factors=ridges(_dim(run), run.sizes["context"]))]
+
+    return RunMistake(
+        text,
+        lambda run, _: {"rho": run.rho * noise(_dim(run))},
+        lambda run, _, e: e * errors(_dim(run)),
+        simulated=Simulated(variants),
+    )
+
+
+# Experiments that there is no theory of; each takes its theory here when there is one.
+SIMULATED = (
+    _variant("inputs are uniform on a sphere, |x| = 1", input_law="sphere"),
+    _variant("inputs are random signs", input_law="rademacher"),
+    _variant("inputs are uniform in a cube", input_law="uniform"),
+    _variant("Gamma has no column of squared labels", squared_labels=False),
+    _variant("Gamma has a bias entry more", bias=True),
+    _variant("Gamma has a bias entry instead of squared labels", squared_labels=False, bias=True),
+    _variant("labels of queries have no noise in training", query_noise=False),
+    _variant("labels are normalised in each prompt, and errors with them", normalised="units"),
+    _variant("labels are normalised in each prompt for the model", normalised="labels"),
+    _units(
+        "tasks have the norm 1, and rho is the noise variance in these units",
+        lambda d, _: (d, d**2),
+        noise=lambda d: d,
+        errors=lambda d: 1 / d,
+    ),
+    _units(
+        "tasks have the norm 1, and rho is relative to the variance of labels",
+        lambda d, _: (d, d**2),
+        errors=lambda d: 1 / d,
+    ),
+    _units(
+        "products and squared labels of the context are summed, without d/l and 1/l",
+        lambda d, length: ((d / length) ** 2, length**-2),
+    ),
+    _units(
+        "products of the context are averaged without the factor d, squared labels with 1/l",
+        lambda d, _: (d**2, 1.0),
+    ),
+    *(
+        _units(
+            f"inputs have variance 1, products are {how} and {words}",
+            ridges,
+            noise=noise,
+            errors=lambda d: d,
+        )
+        for words, noise in (
+            ("rho is relative", lambda _: 1.0),
+            ("rho is the noise variance in these units", lambda d: 1 / d),
+        )
+        for how, ridges in (
+            ("averaged", lambda d, _: (1 / d, d**-3)),
+            ("multiplied by d/l", lambda d, _: (d**-3, d**-3)),
+        )
+    ),
+)
+
+# Range of factors of the length and of the noise of test prompts.
+TEST_FACTORS = (0.02, 50.0)
+
+# Length of simulated test contexts over the stated one.
+LONGER = 4.0
+
+
+def _by_length(value: float, ratios: np.ndarray) -> np.ndarray:
+    """Ratio of the errors at a length: they are exactly linear in 1/length."""
+    endless = (ratios[0] - 1 / LONGER) / (1 - 1 / LONGER)
+    return np.asarray(endless + (1 - endless) / value)
+
+
+def _by_noise(value: float, ratios: np.ndarray) -> np.ndarray:
+    """Ratio of the errors at a noise: a polynomial of second order through 0, 1 and 2."""
+    without, twice = ratios
+    curvature = (without + twice) / 2 - 1
+    slope = (twice - without) / 2
+    return np.asarray(1 + slope * (value - 1) + curvature * (value - 1) ** 2)
+
+
+def _of_fresh_tasks(between: Between) -> Between:
+    """The same, with the error on the training tasks as stated."""
+    return lambda value, ratios: np.array([between(value, ratios)[0], 1.0])
+
+
+def _other_tests(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """Test prompts of another length or noise than those of training."""
+    if any(run.tests for run in runs):
+        return
+    both = any({"idg", "gap"} & set(run.errors) for run in runs)
+    longer = Simulated(lambda _: [Variant(test_length=LONGER)], _by_length)
+    noisier = Simulated(lambda _: [Variant(test_noise=0.0), Variant(test_noise=2.0)], _by_noise)
+    texts = {"test contexts are {} times as long": longer}
+    if all(run.rho for run in runs):
+        texts["the noise of test prompts is {} times as large"] = noisier
+        yield RunMistake(
+            "test prompts have no label noise",
+            simulated=replace(noisier, between=lambda _, ratios: ratios[0]),
+        )
+    words = "other inputs or labels in the tests"
+    for text, simulated in texts.items():
+        yield RunMistake(text, simulated=simulated, scanned=TEST_FACTORS, effective=words)
+        if both:
+            fresh = replace(simulated, between=_of_fresh_tasks(simulated.between))
+            named = f"{text} for fresh tasks alone"
+            yield RunMistake(named, simulated=fresh, scanned=TEST_FACTORS, effective=words)

@@ -116,6 +116,8 @@ class Theory:
         get the same task sets, so that their predictions can be compared.
     excess_kurtosis : float
         Of the coordinates of the inputs; 0 for Gaussian ones.
+    scattered : bool
+        Whether the scatter of runs is predicted, which takes longer than the errors themselves.
     """
 
     task_law: str = "sphere"
@@ -125,6 +127,7 @@ class Theory:
     root: int = 0
     cheap: bool = False
     excess_kurtosis: float = 0.0
+    scattered: bool = True
 
     def of(self, run: Experiment) -> Experiment:
         """A run with these laws of tasks, inputs and numbers of prompts."""
@@ -262,7 +265,7 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
 @lru_cache(maxsize=10_000)
 def _prediction(setting: Setting, theory: Theory) -> Prediction:
     """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
-    estimator, run = setting
+    estimator, run, penalty = setting
     dim = run.dim
     tasks = run.problem.task_count
     size = dim * tasks if tasks < math.inf else 0
@@ -272,7 +275,7 @@ def _prediction(setting: Setting, theory: Theory) -> Prediction:
     if estimator == ATTENTION:
         prediction = _attention_prediction(run, theory)
     else:
-        prediction = _estimator_prediction(estimator, run, theory)
+        prediction = _estimator_prediction(estimator, run, penalty, theory)
     if not (theory.excess_kurtosis and prediction.finite):
         return prediction
     return _with_input_law(prediction, estimator, run, theory)
@@ -299,7 +302,8 @@ def _with_input_law(
 def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of linear attention, and their scatter."""
     prediction = _predicted_means(run, theory)
-    if run.dim > LARGEST_DIM or theory.cheap or not prediction.finite:
+    unscattered = theory.cheap or not theory.scattered
+    if run.dim > LARGEST_DIM or unscattered or not prediction.finite:
         return prediction
     draws = 1 if run.problem.task_count == math.inf else SCATTER_SETS
     seed = _seed(theory, run, SIZES)
@@ -356,18 +360,24 @@ def _predicted_means(run: Experiment, theory: Theory) -> Prediction:
     )
 
 
-def _estimator_prediction(estimator: str, run: Experiment, theory: Theory) -> Prediction:
-    """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp."""
+def _estimator_prediction(
+    estimator: str, run: Experiment, penalty: float | None, theory: Theory
+) -> Prediction:
+    """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp.
+
+    The penalty of ridge regression is for inputs of variance 1; by default it is the best one.
+    """
     dim = run.dim
     context = run.problem.context
     tasks = run.problem.tasks
     rho = run.problem.noise_variance
-    if theory.structure is not None or not rho:
+    if theory.structure is not None or not (rho or penalty is not None):
         which = "isotropic data and rho > 0"
         raise ValueError(f"Bayes estimators are predicted for {which}")
     if estimator == "ridge" or tasks == math.inf:
         variance = rho * dim  # for inputs of variance 1
-        risk = 2 * ridge_risk(variance, noise_variance=variance, context=context, dim=dim) / dim
+        penalty = variance if penalty is None else penalty
+        risk = 2 * ridge_risk(penalty, noise_variance=variance, context=context, dim=dim) / dim
         return Prediction(np.full(2, rho + float(risk)))
     sets = _between(ESTIMATOR_SETS, ESTIMATOR_SIZE // (context * max(dim, tasks)))
     errors = simulate_estimator(

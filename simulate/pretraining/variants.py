@@ -1,0 +1,223 @@
+"""Pretraining by plain dense code, for experiments that have no theory here.
+
+Inputs on a sphere, a Gamma without the column of squared labels, labels that every prompt
+normalises: whoever makes such an experiment compares it with a theory of another one.  These
+functions run it, with dense features and no structure, so they are for small dimensions.
+
+Several experiments are made with the same draws: their ratios scatter less than their errors.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from iclimit.checks import check_choice, check_integers
+from iclimit.experiment import Experiment
+from iclimit.simulate.arrays import Seed
+
+# Laws of inputs whose coordinates have the variance 1/d and no correlation.
+INPUT_LAWS = ("gaussian", "sphere", "rademacher", "uniform")
+
+# How prompts may be normalised by the root mean square of the labels of their context: not at all;
+# and errors be measured in these units, or in those of the labels.
+NORMALISATIONS = ("none", "units", "labels")
+
+# Largest dimension: the normal equations of a run then have 1056 unknowns.
+MOST_DIM = 32
+
+# Test contexts of a run, for fresh tasks and for those of training.
+TEST_CONTEXTS = 256
+
+
+@dataclass(frozen=True)
+class Variant:
+    r"""Difference of an experiment from that of the theory.
+
+    Attributes
+    ----------
+    input_law : {"gaussian", "sphere", "rademacher", "uniform"}
+        Law of the inputs; "sphere": :math:`\|x\| = 1`.
+    query_noise : bool
+        Whether the label of the query has noise in training.
+    squared_labels : bool
+        Whether Gamma has the column of squared labels.
+    bias : bool
+        Whether Gamma has a column for a constant 1.
+    normalised : {"none", "units", "labels"}
+        Whether labels of a prompt are divided by their root mean square in the context, and errors
+        measured so ("units") or multiplied back ("labels").
+    ridge_factors : tuple of two floats
+        Factors of the ridge for the first d columns of Gamma and for the others.
+    test_length, test_noise : float
+        Factors of the length and of the noise variance of test contexts; the noise also of the
+        test labels.
+    """
+
+    input_law: str = "gaussian"
+    query_noise: bool = True
+    squared_labels: bool = True
+    bias: bool = False
+    normalised: str = "none"
+    ridge_factors: tuple[float, float] = (1.0, 1.0)
+    test_length: float = 1.0
+    test_noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("input_law", self.input_law, INPUT_LAWS)
+        check_choice("normalised", self.normalised, NORMALISATIONS)
+
+
+def variant_errors(
+    cases: Sequence[tuple[Experiment, Variant]], *, rng: Seed, repeats: int
+) -> np.ndarray:
+    """ICL and IDG errors of experiments that are made with the same draws.
+
+    Parameters
+    ----------
+    cases : sequence of (Experiment, Variant)
+        Runs with isotropic data, and how each differs from what it says.
+    rng : int, SeedSequence or Generator
+        Root of the random numbers.
+    repeats : int >= 1
+        Number of runs of each.
+
+    Returns
+    -------
+    ndarray (cases, repeats, 2)
+        In units of the labels without noise.
+
+    Raises
+    ------
+    ValueError
+        If a dimension is above 32.
+    """
+    check_integers(repeats=repeats)
+    for run, _ in cases:
+        if run.dim > MOST_DIM:
+            raise ValueError(f"dim must be <= {MOST_DIM} for dense code, got {run.dim}")
+    seeds = np.random.default_rng(rng).integers(2**62, size=repeats).tolist()
+    errors = [[_one_run(run, variant, seed) for seed in seeds] for run, variant in cases]
+    return np.array(errors).reshape(len(cases), repeats, 2)
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """Contexts of tasks: summaries (m, D), and what their labels were divided by (m,)."""
+
+    tasks: np.ndarray
+    summaries: np.ndarray
+    units: np.ndarray
+
+
+def _one_run(run: Experiment, variant: Variant, seed: int) -> list[float]:
+    """ICL and IDG error of one run."""
+    draws = np.random.default_rng(np.random.SeedSequence([seed, 0]))
+    problem = run.problem
+    dim = run.dim
+    rho = problem.noise_variance
+    known = _tasks(draws, run, run.prompts if problem.tasks == math.inf else int(problem.tasks))
+    drawn = known
+    if problem.tasks < math.inf:
+        places = np.arange(run.prompts) % len(known)
+        if not run.balanced:
+            places = draws.integers(len(known), size=run.prompts)
+        drawn = known[places]
+    prompts = _prompts(draws, drawn, problem.context, rho, variant)
+    queries = _inputs(draws, (run.prompts, dim), variant.input_law)
+    noise = math.sqrt(rho) * draws.normal(size=run.prompts)
+    labels = np.sum(drawn * queries, axis=1) + (noise if variant.query_noise else 0.0)
+    gamma = _trained(queries, prompts.summaries, labels / prompts.units, run.ridge, variant)
+
+    draws = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    fresh = _tasks(draws, run, TEST_CONTEXTS)
+    icl = _tested(draws, fresh, run, gamma, variant)
+    if problem.tasks == math.inf:
+        return [icl, icl]
+    # All tasks equally often: their choice is no source of scatter.
+    tested = known[np.arange(max(TEST_CONTEXTS, len(known))) % len(known)]
+    return [icl, _tested(draws, tested, run, gamma, variant)]
+
+
+def _tasks(draws: np.random.Generator, run: Experiment, count: int) -> np.ndarray:
+    """Tasks (count, d) of the law of the run."""
+    tasks = draws.normal(size=(count, run.dim))
+    if run.problem.task_law == "sphere":
+        tasks *= math.sqrt(run.dim) / np.linalg.norm(tasks, axis=1, keepdims=True)
+    return tasks
+
+
+def _inputs(draws: np.random.Generator, shape: tuple[int, ...], law: str) -> np.ndarray:
+    """Inputs (..., d) of a law, from the same normal numbers for each law."""
+    normal = draws.normal(size=shape)
+    dim = shape[-1]
+    if law == "sphere":
+        return normal / np.linalg.norm(normal, axis=-1, keepdims=True)
+    if law == "rademacher":
+        return np.sign(normal) / math.sqrt(dim)
+    if law == "uniform":
+        return (2 * ndtr(normal) - 1) * math.sqrt(3 / dim)
+    return normal / math.sqrt(dim)
+
+
+def _prompts(
+    draws: np.random.Generator, tasks: np.ndarray, context: int, rho: float, variant: Variant
+) -> _Prompts:
+    """One context of each task."""
+    count, dim = tasks.shape
+    inputs = _inputs(draws, (count, context, dim), variant.input_law)
+    labels = np.einsum("mld,md->ml", inputs, tasks)
+    labels += math.sqrt(rho) * draws.normal(size=labels.shape)
+    units = np.ones(count)
+    if variant.normalised != "none":
+        units = np.sqrt(np.mean(labels**2, axis=1))
+        labels /= units[:, None]
+    columns = [dim / context * np.einsum("ml,mld->md", labels, inputs)]
+    if variant.squared_labels:
+        columns.append(np.mean(labels**2, axis=1)[:, None])
+    if variant.bias:
+        columns.append(np.ones((count, 1)))
+    return _Prompts(tasks, np.concatenate(columns, axis=1), units)
+
+
+def _trained(
+    queries: np.ndarray, summaries: np.ndarray, labels: np.ndarray, ridge: float, variant: Variant
+) -> np.ndarray:
+    """Gamma (d, D) of the least mean squared error plus ridge/d times its squared norm."""
+    count, dim = queries.shape
+    first, others = variant.ridge_factors
+    width = summaries.shape[1]
+    factors = np.where(np.arange(width) < dim, first, others)
+    # The columns are scaled so that the ridge is the same for all of them.
+    scaled = summaries / np.sqrt(factors)
+    features = (queries[:, :, None] * scaled[:, None, :]).reshape(count, -1)
+    penalty = ridge * count / dim
+    if not ridge:
+        weights = np.linalg.lstsq(features, labels)[0]
+    elif count < features.shape[1]:
+        kernel = features @ features.T + penalty * np.eye(count)
+        weights = features.T @ np.linalg.solve(kernel, labels)
+    else:
+        normal = features.T @ features + penalty * np.eye(features.shape[1])
+        weights = np.linalg.solve(normal, features.T @ labels)
+    return np.asarray(weights.reshape(dim, width) / np.sqrt(factors))
+
+
+def _tested(
+    draws: np.random.Generator,
+    tasks: np.ndarray,
+    run: Experiment,
+    gamma: np.ndarray,
+    variant: Variant,
+) -> float:
+    """Mean squared error on one context of each task, averaged over the query and its noise."""
+    rho = variant.test_noise * run.problem.noise_variance
+    context = max(1, round(variant.test_length * run.problem.context))
+    prompts = _prompts(draws, tasks, context, rho, variant)
+    answers = prompts.units[:, None] * (prompts.summaries @ gamma.T)
+    errors = np.sum((tasks - answers) ** 2, axis=1) / run.dim + rho
+    if variant.normalised == "units":
+        errors /= prompts.units**2
+    return float(np.mean(errors))
