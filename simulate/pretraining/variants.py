@@ -99,60 +99,88 @@ def variant_errors(
         if run.dim > MOST_DIM:
             raise ValueError(f"dim must be <= {MOST_DIM} for dense code, got {run.dim}")
     seeds = np.random.default_rng(rng).integers(2**62, size=repeats).tolist()
-    errors = [[_one_run(run, variant, seed) for seed in seeds] for run, variant in cases]
-    return np.array(errors).reshape(len(cases), repeats, 2)
+    errors = np.empty((len(cases), repeats, 2))
+    for repeat, seed in enumerate(seeds):
+        draws = _Draws(seed)
+        for number, (run, variant) in enumerate(cases):
+            errors[number, repeat] = _one_run(run, variant, draws)
+    return errors
+
+
+class _Draws:
+    """Normal numbers of one run by their purpose and shape, the same for each of its variants."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._drawn: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+
+    def normal(self, purpose: str, *shape: int) -> np.ndarray:
+        """Normal numbers; they must not be changed."""
+        key = purpose, shape
+        if key not in self._drawn:
+            self._drawn[key] = self.generator(purpose).normal(size=shape)
+        return self._drawn[key]
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Fresh generator of a purpose."""
+        number = PURPOSES.index(purpose)
+        return np.random.default_rng(np.random.SeedSequence([self._seed, number]))
+
+
+# Purposes of draws; each has a seed of its own.
+PURPOSES = (
+    *("tasks", "choice", "queries", "query noise", "training inputs", "training noise"),
+    *("fresh tasks", "icl inputs", "icl noise", "idg inputs", "idg noise"),
+)
 
 
 @dataclass(frozen=True)
 class _Prompts:
     """Contexts of tasks: summaries (m, D), and what their labels were divided by (m,)."""
 
-    tasks: np.ndarray
     summaries: np.ndarray
     units: np.ndarray
 
 
-def _one_run(run: Experiment, variant: Variant, seed: int) -> list[float]:
+def _one_run(run: Experiment, variant: Variant, draws: _Draws) -> tuple[float, float]:
     """ICL and IDG error of one run."""
-    draws = np.random.default_rng(np.random.SeedSequence([seed, 0]))
     problem = run.problem
     dim = run.dim
     rho = problem.noise_variance
-    known = _tasks(draws, run, run.prompts if problem.tasks == math.inf else int(problem.tasks))
+    fresh = problem.tasks == math.inf
+    known = _tasks(draws, "tasks", run, run.prompts if fresh else int(problem.tasks))
     drawn = known
-    if problem.tasks < math.inf:
+    if not fresh:
         places = np.arange(run.prompts) % len(known)
         if not run.balanced:
-            places = draws.integers(len(known), size=run.prompts)
+            places = draws.generator("choice").integers(len(known), size=run.prompts)
         drawn = known[places]
-    prompts = _prompts(draws, drawn, problem.context, rho, variant)
-    queries = _inputs(draws, (run.prompts, dim), variant.input_law)
-    noise = math.sqrt(rho) * draws.normal(size=run.prompts)
-    labels = np.sum(drawn * queries, axis=1) + (noise if variant.query_noise else 0.0)
+    prompts = _prompts(draws, "training", drawn, problem.context, rho, variant)
+    queries = _inputs(draws.normal("queries", run.prompts, dim), variant.input_law)
+    labels = np.sum(drawn * queries, axis=1)
+    if variant.query_noise:
+        labels += math.sqrt(rho) * draws.normal("query noise", run.prompts)
     gamma = _trained(queries, prompts.summaries, labels / prompts.units, run.ridge, variant)
-
-    draws = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    fresh = _tasks(draws, run, TEST_CONTEXTS)
-    icl = _tested(draws, fresh, run, gamma, variant)
-    if problem.tasks == math.inf:
-        return [icl, icl]
+    unseen = _tasks(draws, "fresh tasks", run, TEST_CONTEXTS)
+    icl = _tested(draws, "icl", unseen, run, gamma, variant)
+    if fresh:
+        return icl, icl
     # All tasks equally often: their choice is no source of scatter.
     tested = known[np.arange(max(TEST_CONTEXTS, len(known))) % len(known)]
-    return [icl, _tested(draws, tested, run, gamma, variant)]
+    return icl, _tested(draws, "idg", tested, run, gamma, variant)
 
 
-def _tasks(draws: np.random.Generator, run: Experiment, count: int) -> np.ndarray:
+def _tasks(draws: _Draws, purpose: str, run: Experiment, count: int) -> np.ndarray:
     """Tasks (count, d) of the law of the run."""
-    tasks = draws.normal(size=(count, run.dim))
+    tasks = draws.normal(purpose, count, run.dim)
     if run.problem.task_law == "sphere":
-        tasks *= math.sqrt(run.dim) / np.linalg.norm(tasks, axis=1, keepdims=True)
+        return tasks * math.sqrt(run.dim) / np.linalg.norm(tasks, axis=1, keepdims=True)
     return tasks
 
 
-def _inputs(draws: np.random.Generator, shape: tuple[int, ...], law: str) -> np.ndarray:
-    """Inputs (..., d) of a law, from the same normal numbers for each law."""
-    normal = draws.normal(size=shape)
-    dim = shape[-1]
+def _inputs(normal: np.ndarray, law: str) -> np.ndarray:
+    """Inputs (..., d) of a law from normal numbers."""
+    dim = normal.shape[-1]
     if law == "sphere":
         return normal / np.linalg.norm(normal, axis=-1, keepdims=True)
     if law == "rademacher":
@@ -163,23 +191,24 @@ def _inputs(draws: np.random.Generator, shape: tuple[int, ...], law: str) -> np.
 
 
 def _prompts(
-    draws: np.random.Generator, tasks: np.ndarray, context: int, rho: float, variant: Variant
+    draws: _Draws, purpose: str, tasks: np.ndarray, context: int, rho: float, variant: Variant
 ) -> _Prompts:
     """One context of each task."""
     count, dim = tasks.shape
-    inputs = _inputs(draws, (count, context, dim), variant.input_law)
-    labels = np.einsum("mld,md->ml", inputs, tasks)
-    labels += math.sqrt(rho) * draws.normal(size=labels.shape)
+    normal = draws.normal(f"{purpose} inputs", count, context, dim)
+    inputs = _inputs(normal, variant.input_law)
+    labels = (inputs @ tasks[:, :, None])[:, :, 0]
+    labels += math.sqrt(rho) * draws.normal(f"{purpose} noise", count, context)
     units = np.ones(count)
     if variant.normalised != "none":
         units = np.sqrt(np.mean(labels**2, axis=1))
         labels /= units[:, None]
-    columns = [dim / context * np.einsum("ml,mld->md", labels, inputs)]
+    columns = [dim / context * (labels[:, None, :] @ inputs)[:, 0]]
     if variant.squared_labels:
         columns.append(np.mean(labels**2, axis=1)[:, None])
     if variant.bias:
         columns.append(np.ones((count, 1)))
-    return _Prompts(tasks, np.concatenate(columns, axis=1), units)
+    return _Prompts(np.concatenate(columns, axis=1), units)
 
 
 def _trained(
@@ -206,7 +235,8 @@ def _trained(
 
 
 def _tested(
-    draws: np.random.Generator,
+    draws: _Draws,
+    purpose: str,
     tasks: np.ndarray,
     run: Experiment,
     gamma: np.ndarray,
@@ -215,7 +245,7 @@ def _tested(
     """Mean squared error on one context of each task, averaged over the query and its noise."""
     rho = variant.test_noise * run.problem.noise_variance
     context = max(1, round(variant.test_length * run.problem.context))
-    prompts = _prompts(draws, tasks, context, rho, variant)
+    prompts = _prompts(draws, purpose, tasks, context, rho, variant)
     answers = prompts.units[:, None] * (prompts.summaries @ gamma.T)
     errors = np.sum((tasks - answers) ** 2, axis=1) / run.dim + rho
     if variant.normalised == "units":

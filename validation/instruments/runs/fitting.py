@@ -314,11 +314,15 @@ def changes_by(
     return changes
 
 
-def limit_ratios(model: RunModel, x: np.ndarray) -> np.ndarray:
-    """Errors (m, runs, 2) in the limit at parameters (m, p) over those that the table states."""
-    logs = model.logs(x)
-    changes = model._log_limits(model._moved_ratios(logs)) - model._log_limits(_ratios(model.runs))
-    return np.exp(changes + np.asarray(logs["factor"])[..., None, None])
+def limit_changes(model: RunModel, x: np.ndarray) -> np.ndarray:
+    """Logarithms (m, runs, 2) of limits at parameters (m, p) over those that the table states."""
+    moved = model._moved_ratios(model.logs(x))
+    return model._log_limits(moved) - model._log_limits(_ratios(model.runs))
+
+
+def limit_changes_of(model: RunModel, runs: Sequence[MeasuredRun]) -> np.ndarray:
+    """Logarithms (runs, 2) of limits of changed runs over those that the table states."""
+    return model._log_limits(_ratios(runs)) - model._log_limits(_ratios(model.runs))
 
 
 def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:

@@ -8,7 +8,6 @@ either.  It multiplies the prediction of the stated one.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -19,9 +18,12 @@ from iclimit.validation.instruments.runs.measured import ATTENTION, MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import RunMistake, Simulated
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, welch_degrees
 
+# A run with what differs in it.
+Case = tuple[Experiment, Variant]
+
 # Most simulated runs of a row when a mistake is first tried, and when it is confirmed.
-FEW_SIMULATED = 24
-MANY_SIMULATED = 96
+FEW_SIMULATED = 16
+MANY_SIMULATED = 80
 
 # Fewest simulated runs: the precision of their ratio has one degree of freedom less.
 LEAST_SIMULATED = 8
@@ -117,12 +119,8 @@ def simulated_prediction(
     if not prediction.finite:
         raise ValueError(f"{row.run.label}: there is no finite prediction")
     repeats = _repeats(row.run, most)
-    seed = _seed(theory, row.run)
-    stated = _simulated(theory.of(row.run.experiment), Variant(), seed, repeats)
-    true_run = theory.of(true.experiment)
-    variants = [
-        _simulated(true_run, variant, seed, repeats) for variant in simulated.variants(true)
-    ]
+    cases = [_stated(row.run, theory), *_cases(true, simulated, theory)]
+    stated, *variants = _simulated(cases, _seed(theory, row.run), repeats)
     base = np.mean(stated, axis=0)
     ratios = np.array([np.mean(errors, axis=0) for errors in variants]) / base
     ratio = simulated.between(value, ratios)
@@ -145,6 +143,30 @@ def simulated_prediction(
     )
 
 
+def simulate_together(
+    row: RowDeviation, trials: Sequence[tuple[MeasuredRun, Simulated]], theory: Theory, most: int
+) -> None:
+    """Simulate several experiments of a row at once, so that they share their draws.
+
+    `simulated_prediction` finds them then.
+    """
+    cases = [_stated(row.run, theory)]
+    for true, simulated in trials:
+        cases += _cases(true, simulated, theory)
+    _simulated(list(dict.fromkeys(cases)), _seed(theory, row.run), _repeats(row.run, most))
+
+
+def _stated(run: MeasuredRun, theory: Theory) -> Case:
+    """The experiment as the table states it."""
+    return theory.of(run.experiment), Variant()
+
+
+def _cases(true: MeasuredRun, simulated: Simulated, theory: Theory) -> list[Case]:
+    """The variants of a run."""
+    run = theory.of(true.experiment)
+    return [(run, variant) for variant in simulated.variants(true)]
+
+
 def _seed(theory: Theory, run: MeasuredRun) -> int:
     """Seed of a row, the same for all its variants."""
     sizes = [0 if size == math.inf else int(size) for size in run.sizes.values()]
@@ -154,7 +176,21 @@ def _seed(theory: Theory, run: MeasuredRun) -> int:
     return int(np.random.default_rng(sequence).integers(2**62))
 
 
-@lru_cache(maxsize=4000)
-def _simulated(run: Experiment, variant: Variant, seed: int, repeats: int) -> np.ndarray:
-    """Errors (repeats, 2) of a variant."""
-    return variant_errors([(run, variant)], rng=seed, repeats=repeats)[0]
+def _simulated(cases: Sequence[Case], seed: int, repeats: int) -> list[np.ndarray]:
+    """Errors (repeats, 2) of each case, of which those that were simulated before are kept."""
+    new = [case for case in cases if (case, seed, repeats) not in _KEPT]
+    if new:
+        while len(_KEPT) > MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        errors = variant_errors(new, rng=seed, repeats=repeats)
+        _KEPT.update(
+            {(case, seed, repeats): error for case, error in zip(new, errors, strict=True)}
+        )
+    return [_KEPT[case, seed, repeats] for case in cases]
+
+
+# Simulated errors by case, seed and number of runs.
+_KEPT: dict[tuple[Case, int, int], np.ndarray] = {}
+
+# Most of them that are kept, a kilobyte each.
+MOST_KEPT = 10_000

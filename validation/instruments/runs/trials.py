@@ -1,0 +1,232 @@
+"""Rows of a table, and what they would be if a mistake was made."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from iclimit.comparison import Comparison
+from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run
+from iclimit.validation.instruments.runs.measured import ATTENTION, MeasuredRun
+from iclimit.validation.instruments.runs.mistakes import RunMistake
+from iclimit.validation.instruments.runs.predictions import (
+    Prediction,
+    Theory,
+    limit_errors,
+    predict,
+)
+from iclimit.validation.instruments.runs.simulated import (
+    FEW_SIMULATED,
+    MANY_SIMULATED,
+    simulated_prediction,
+)
+
+# Task sets of predictions for another law, when it is tried first.
+LAW_DRAWS = 4
+
+# A mistake is given up at the first row that deviates by more standard errors than this.
+HOPELESS = 12.0
+
+# Doubt of a ratio of limits in place of a ratio of predictions: a part of it, and more the further
+# a parameter is from what the table says, by its logarithm, up to a largest doubt.
+DOUBT_OF_LIMITS = 0.03
+DOUBT_OF_MOVE = 0.1
+LARGEST_DOUBT = 0.3
+
+# A mistake is not tried if a row deviates from such a ratio by more standard errors than this.
+FAR = 5.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mistake with twice its negative log-likelihood and its fitted value."""
+
+    mistake: RunMistake
+    misfit: float
+    penalty: float = 0.0
+    values: tuple[float, float, float] | None = None
+
+
+class TriedTable:
+    """Rows of a table, and what they would be if a mistake was made."""
+
+    def __init__(self, rows: Sequence[RowDeviation], theory: Theory, one_set: bool) -> None:
+        self.rows = rows
+        self.theory = theory
+        self.one_set = one_set
+        total = chi_square(rows)
+        self.share = total.degrees / total.count
+        self.numbers = {row.run.rows: row for row in rows}
+
+    @property
+    def by_size(self) -> list[RowDeviation]:
+        """Rows by their deviation, the largest first."""
+        return sorted(self.rows, key=lambda row: -largest(row))
+
+    def predictions(self, mistake: RunMistake, value: float, *, cheap: bool) -> list[Prediction]:
+        """Predictions of true errors."""
+        return [self.predicted(row, mistake, value, cheap=cheap) for row in self.rows]
+
+    def predicted(
+        self, row: RowDeviation, mistake: RunMistake, value: float, *, cheap: bool
+    ) -> Prediction:
+        """Prediction of the true errors of a row."""
+        run = mistake.true_run(row.run, value)
+        theory = mistake.theory or self.theory
+        if mistake.simulated is not None:
+            runs = FEW_SIMULATED if cheap else MANY_SIMULATED
+            return simulated_prediction(row, run, mistake.simulated, value, theory, runs)
+        if mistake.theory is None and (cheap or run.setting == row.run.setting):
+            return self.prediction(run)
+        if cheap:  # mean moments do not see the difference
+            theory = replace(theory, draws=min(theory.draws or LAW_DRAWS, LAW_DRAWS))
+        return _with_scatter(predict(run, replace(theory, scattered=False)), row.prediction)
+
+    def prediction(self, run: MeasuredRun) -> Prediction:
+        """Prediction of a row that is changed: that of the row times the ratio of cheap ones."""
+        row = self.numbers[run.rows]
+        if run.setting == row.run.setting:
+            return row.prediction
+        cheap = replace(self.theory, cheap=True)
+        now = predict(run, cheap)
+        if run.estimator != row.run.estimator or not now.finite:
+            return now
+        return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
+
+    def changed(
+        self, mistake: RunMistake, value: float, predictions: Sequence[Prediction]
+    ) -> list[RowDeviation]:
+        """Deviations of all rows if the mistake was made, given predictions of true errors."""
+        return [
+            self.changed_row(row, mistake, value, prediction)
+            for row, prediction in zip(self.rows, predictions, strict=True)
+        ]
+
+    def changed_row(
+        self, row: RowDeviation, mistake: RunMistake, value: float, prediction: Prediction
+    ) -> RowDeviation:
+        """Deviation of a row if the mistake was made, given the prediction of true errors."""
+        shared = self.one_set if mistake.one_set is None else mistake.one_set
+        true = mistake.true_run(row.run, value)
+        if mistake.summarised is not None and prediction.finite:
+            prediction = mistake.summarised(true, value, prediction)
+        if mistake.outcome is not None and prediction.finite:
+            prediction = prediction.mapped(partial(mistake.outcome, true, value))
+        run = row.run if mistake.bars is None else mistake.bars(row.run)
+        return compare_run(run, prediction, one_set=shared)
+
+    def misfit(self, changed: Sequence[RowDeviation]) -> float:
+        """Twice the negative log-likelihood of what was measured; infinite where rows are lost."""
+        total = 0.0
+        for now, before in zip(changed, self.rows, strict=True):
+            if now.judged.keys() != before.judged.keys():
+                return math.inf
+            total += sum(map(misfit_of, now.judged.values()))
+        return self.share * total
+
+    def row_agrees_roughly(self, row: RowDeviation, mistake: RunMistake, value: float) -> bool:
+        """Whether a row does not contradict a mistake clearly, by cheap predictions."""
+        prediction = self.predicted(row, mistake, value, cheap=True)
+        now = self.changed_row(row, mistake, value, prediction)
+        return now.judged.keys() == row.judged.keys() and largest(now) < HOPELESS
+
+    def tried(self, mistake: RunMistake) -> Candidate:
+        """A mistake without a value; of infinite misfit where a row contradicts it clearly."""
+        if not all(self.row_agrees_roughly(row, mistake, math.nan) for row in self.by_size):
+            return Candidate(mistake, math.inf)
+        predictions = self.predictions(mistake, math.nan, cheap=True)
+        return Candidate(mistake, self.misfit(self.changed(mistake, math.nan, predictions)))
+
+    def allowed_by_limits(self, mistakes: Sequence[RunMistake]) -> list[RunMistake]:
+        """Mistakes in the settings that ratios of limits do not rule out, and all others.
+
+        All limits take one call, where a prediction of a single row takes as long.
+        """
+        runs = [row.run for row in self.rows]
+        unknown = self.theory.structure is not None or any(run.tests for run in runs)
+        if unknown or any(run.estimator != ATTENTION for run in runs):
+            return list(mistakes)
+        kept = []
+        trials = []
+        for mistake in mistakes:
+            try:
+                changed = (
+                    [mistake.true_run(run) for run in runs] if _of_settings(mistake) else runs
+                )
+            except ValueError:
+                continue
+            if [run.setting for run in changed] == [run.setting for run in runs]:
+                kept.append(mistake)
+            else:
+                trials.append((mistake, changed))
+        if not trials:
+            return kept
+        stated = _log_limits(runs)
+        limits = _log_limits([run for _, changed in trials for run in changed])
+        changes = limits.reshape(len(trials), len(runs), 2) - stated
+        for (mistake, changed), change in zip(trials, changes, strict=True):
+            if self._is_allowed(mistake, changed, change):
+                kept.append(mistake)
+        return [mistake for mistake in mistakes if mistake in kept]
+
+    def _is_allowed(
+        self, mistake: RunMistake, changed: Sequence[MeasuredRun], change: np.ndarray
+    ) -> bool:
+        """Whether no row is far from its prediction times a ratio of limits."""
+        for row, run, logs in zip(self.rows, changed, change, strict=True):
+            if not np.all(np.isfinite(logs)):
+                continue
+            doubt = min(DOUBT_OF_LIMITS + DOUBT_OF_MOVE * _moved_by(row.run, run), LARGEST_DOUBT)
+            prediction = row.prediction.scaled(np.exp(logs)).doubted(np.full(2, 2 * doubt))
+            if largest(self.changed_row(row, mistake, math.nan, prediction)) > FAR:
+                return False
+        return True
+
+
+def _of_settings(mistake: RunMistake) -> bool:
+    """Whether a mistake is one in the settings, which limits know."""
+    searched = mistake.free or mistake.scanned is not None
+    return not (searched or mistake.slow or mistake.simulated or mistake.widens)
+
+
+def _log_limits(runs: Sequence[MeasuredRun]) -> np.ndarray:
+    """Logarithms of limits (runs, 2), with the threshold where that of the runs is."""
+    ratios = {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}
+    dims = np.array([run.sizes["dim"] for run in runs])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(limit_errors(ratios | {"tau": ratios["tau"] * dims / (dims + 1)}, None))
+
+
+def _moved_by(before: MeasuredRun, now: MeasuredRun) -> float:
+    """Largest change of the logarithm of a parameter of the limit."""
+    moves = [0.0]
+    for name, value in before.ratios.items():
+        if now.ratios[name] != value:
+            known = 0 < value < math.inf and 0 < now.ratios[name] < math.inf
+            moves.append(abs(math.log(now.ratios[name] / value)) if known else math.inf)
+    return max(moves)
+
+
+def largest(row: RowDeviation) -> float:
+    """Largest absolute z of a row; infinite where there is none."""
+    return max((abs(comparison.z) for comparison in row.judged.values()), default=math.inf)
+
+
+def _with_scatter(now: Prediction, before: Prediction) -> Prediction:
+    """Prediction with the scatter of runs of another one, relative to the means."""
+    if not (now.finite and before.finite):
+        return now
+    factors = now.mean / before.mean
+    return replace(
+        now, scatter=before.scatter * np.outer(factors, factors), law=before.law * factors
+    )
+
+
+def misfit_of(row: Comparison) -> float:
+    """Twice the negative log-likelihood, of Student's law where the error is from few runs."""
+    square = ((row.estimate - row.theory) / row.standard_error) ** 2
+    if math.isfinite(row.degrees):
+        square = (row.degrees + 1) * math.log1p(square / row.degrees)
+    return square + 2 * math.log(row.standard_error)
