@@ -281,8 +281,10 @@ def _confirmed(
         mistake = candidate.mistake
         values = candidate.values
         value = values[0] if values else math.nan
+        # Of an effective value cheap predictions are precise enough, where they see it at all.
+        cheap = values is not None and not (mistake.slow or mistake.simulated)
         try:
-            predictions = table.predictions(mistake, value, cheap=False)
+            predictions = table.predictions(mistake, value, cheap=cheap)
         except ValueError:
             continue
         changed = table.changed(mistake, value, predictions)

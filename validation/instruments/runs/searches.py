@@ -5,9 +5,11 @@ correction is linear between cheap predictions at three values, which move to th
 values are searched by comparing predictions in a stated range.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,13 +25,18 @@ from iclimit.validation.instruments.runs.trials import (
     DOUBT_OF_LIMITS,
     DOUBT_OF_MOVE,
     FAR,
+    HOPELESS,
     LARGEST_DOUBT,
     Candidate,
     TriedTable,
+    largest,
 )
 
 # Values of a parameter for which limits are compared before it is fitted.
 LIMITS_TRIED = 241
+
+# Doubt of a prediction at the value where the search begins, which is not yet the best one.
+DOUBT_OF_START = 0.05
 
 # Distance of the logarithms at which corrections are predicted from their centre.
 NODES = 0.15
@@ -55,18 +62,55 @@ def searched(table: TriedTable, mistake: RunMistake) -> Candidate:
     return _fitted(table, mistake) if mistake.free else _scanned(table, mistake)
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """Limits at values of a parameter, over those that the table states.
+
+    Attributes
+    ----------
+    x : ndarray (m,)
+        Logarithms of the values, or of factors.
+    changes : ndarray (m, runs, 2)
+        Logarithms of the ratios.
+    doubt : ndarray (m,)
+        Of a ratio in place of one of predictions.
+    """
+
+    x: np.ndarray
+    changes: np.ndarray
+    doubt: np.ndarray
+
+    @classmethod
+    def of(cls, model: RunModel) -> _Limits:
+        """Limits over the whole range of the parameter, in one call."""
+        x = np.linspace(*model.bounds, LIMITS_TRIED)
+        with np.errstate(over="ignore", invalid="ignore"):
+            changes = limit_changes(model, x)
+        # Where the table has no noise or no ridge, corrections are those without it.
+        away = np.full(len(x), math.inf) if model.absolute else np.abs(x[:, 0])
+        doubt = np.minimum(DOUBT_OF_LIMITS + DOUBT_OF_MOVE * away, LARGEST_DOUBT)
+        return cls(x[:, 0], changes, doubt)
+
+    def at(self, x: float) -> np.ndarray:
+        """Logarithms (runs, 2) of the ratios between the values."""
+        place = int(np.clip(np.searchsorted(self.x, x) - 1, 0, len(self.x) - 2))
+        share = (x - self.x[place]) / (self.x[place + 1] - self.x[place])
+        return (1 - share) * self.changes[place] + share * self.changes[place + 1]
+
+
 def _fitted(table: TriedTable, mistake: RunMistake) -> Candidate:
     """A mistake in a parameter of the limit."""
     runs = [_judged_run(row) for row in table.rows]
     model = RunModel.of(runs, (mistake.free,), table.theory.structure)
-    start = _start(table, model)
-    if start is None:
+    limits = _Limits.of(model)
+    start = _start(table, model, limits)
+    if start is None or not _agrees_roughly(table, mistake, start):
         return Candidate(mistake, math.inf)
     bounds = np.ravel(model.bounds)
     for _ in range(MOST_MOVES):
         nodes = np.clip(start + NODES * np.array([-1.0, 0.0, 1.0]), *bounds)
         corrections = _corrections(table, mistake, model, nodes)
-        misfit = partial(_model_misfit, table, mistake, model, nodes, corrections)
+        misfit = partial(_model_misfit, table, mistake, limits, nodes, corrections)
         near = np.clip([start - 3 * NODES, start + 3 * NODES], *bounds)
         best = minimize_scalar(misfit, bounds=near, method="bounded", options={"xatol": ACCURACY})
         moved = abs(best.x - start)
@@ -80,23 +124,32 @@ def _fitted(table: TriedTable, mistake: RunMistake) -> Candidate:
     return _with_value(mistake, height, np.exp([start, *ends]).tolist(), bounds)
 
 
-def _start(table: TriedTable, model: RunModel) -> float | None:
+def _agrees_roughly(table: TriedTable, mistake: RunMistake, x: float) -> bool:
+    """Whether no row contradicts a value clearly, by predictions there."""
+    if mistake.slow:
+        return True
+    value = math.exp(x)
+    for row in table.by_size:
+        prediction = table.predicted(row, mistake, value, cheap=True)
+        doubted = prediction.doubted(np.full(2, 2 * DOUBT_OF_START))
+        if largest(table.changed_row(row, mistake, value, doubted)) > HOPELESS:
+            return False
+    return True
+
+
+def _start(table: TriedTable, model: RunModel, limits: _Limits) -> float | None:
     """Where ratios of limits agree best; None where at no value they nearly do."""
-    x = np.linspace(*model.bounds, LIMITS_TRIED)
     means = np.array([row.prediction.mean for row in table.rows])
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = np.exp(np.asarray(model.logs(x)["factor"]))[..., None, None]
-        predicted = means * np.exp(limit_changes(model, x)) * factors
-    # Where the table has no noise or no ridge, corrections are those without it.
-    away = np.full(len(x), math.inf) if model.absolute else np.abs(x[:, 0])
-    doubt = np.minimum(DOUBT_OF_LIMITS + DOUBT_OF_MOVE * away, LARGEST_DOUBT)
-    worst = np.zeros(len(x))
-    total = np.zeros(len(x))
+        factors = np.exp(np.asarray(model.logs(limits.x[:, None])["factor"])) + 0 * limits.x
+        predicted = means * np.exp(limits.changes) * factors[:, None, None]
+    worst = np.zeros(len(limits.x))
+    total = np.zeros(len(limits.x))
     for place, row in enumerate(table.rows):
         for name, comparison in row.judged.items():
             weights = np.array(MEASURED[name])
             size = predicted[:, place] @ np.abs(weights)
-            error = np.hypot(comparison.standard_error, doubt * size)
+            error = np.hypot(comparison.standard_error, limits.doubt * size)
             z = (comparison.estimate - predicted[:, place] @ weights) / error
             z = np.where(np.isfinite(z), z, 0.0)
             worst = np.maximum(worst, np.abs(z))
@@ -104,7 +157,7 @@ def _start(table: TriedTable, model: RunModel) -> float | None:
     possible = worst < FAR
     if not np.any(possible):
         return None
-    return float(x[np.argmin(np.where(possible, total, math.inf)), 0])
+    return float(limits.x[np.argmin(np.where(possible, total, math.inf))])
 
 
 def _corrections(
@@ -130,15 +183,14 @@ def _corrections(
 def _model_misfit(
     table: TriedTable,
     mistake: RunMistake,
-    model: RunModel,
+    limits: _Limits,
     nodes: np.ndarray,
     corrections: np.ndarray,
     x: float,
 ) -> float:
     """Misfit at a value, by limits and corrections between the nodes."""
-    changes = limit_changes(model, np.array([[x]]))[0]
     weights = np.array([np.interp(x, nodes, unit) for unit in np.eye(len(nodes))])
-    factors = np.exp(changes + np.einsum("n,nre->re", weights, corrections))
+    factors = np.exp(limits.at(x) + np.einsum("n,nre->re", weights, corrections))
     if not np.all(np.isfinite(factors)):
         return LARGEST_MISFIT
     predictions = [

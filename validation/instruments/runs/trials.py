@@ -27,7 +27,7 @@ from iclimit.validation.instruments.runs.simulated import (
 LAW_DRAWS = 4
 
 # A mistake is given up at the first row that deviates by more standard errors than this.
-HOPELESS = 12.0
+HOPELESS = 8.0
 
 # Doubt of a ratio of limits in place of a ratio of predictions: a part of it, and more the further
 # a parameter is from what the table says, by its logarithm, up to a largest doubt.
