@@ -40,6 +40,7 @@ from iclimit.validation.instruments.runs.judgement import (
 )
 from iclimit.validation.instruments.runs.mistakes import PAIRED, RunMistake, mistakes
 from iclimit.validation.instruments.runs.predictions import Theory
+from iclimit.validation.instruments.runs.scatter import scatter_ratios
 from iclimit.validation.instruments.runs.searches import SCANNED, searched
 from iclimit.validation.instruments.runs.simulated import (
     FEW_SIMULATED,
@@ -73,6 +74,12 @@ NOTICED = 0.5
 
 # Probability with which deviations of one sign, or far below wider error bars, are excluded.
 EXCLUDED = 0.01
+
+# An explanation settles the matter if chi-square is larger by chance with this probability.
+SETTLED = 0.1
+
+# Probability below which the scatter of runs excludes that error bars are as the table says.
+UNLIKELY_SCATTER = 0.01
 
 # Most rows that are left out or exchanged.
 WORST_ROWS = 30
@@ -109,6 +116,8 @@ class Fit:
         Rows without which the table agrees.
     simulated : int
         Simulated runs of each row that the prediction is from; 0: theory.
+    weak : bool
+        Whether it makes much agree, such as wider error bars.
     """
 
     text: str
@@ -122,6 +131,12 @@ class Fit:
     effective: str = ""
     left_out: tuple[int, ...] = ()
     simulated: int = 0
+    weak: bool = False
+
+    @property
+    def settles(self) -> bool:
+        """Whether it agrees so well that nothing is simulated to find another one."""
+        return not (self.effective or self.weak) and self.chi_square.p_value > SETTLED
 
     @property
     def exact(self) -> bool:
@@ -168,11 +183,12 @@ def explain(
     table = TriedTable(rows, theory, one_set)
     screened = TriedTable(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
+    if _scatter_is_of_runs(rows, one_set):
+        tried = [mistake for mistake in tried if mistake.bars is None]
     of_theory = [mistake for mistake in tried if mistake.simulated is None]
     of_simulation = [mistake for mistake in tried if mistake.simulated is not None]
     notes = list[str]()
     fits = [*_left_out(table, notes), *_exchanged_rows(table)]
-    rows_explain = bool(fits)
     count = len(of_theory)
 
     def confirmed(chosen: Sequence[RunMistake], penalty: float = 0.0) -> list[Fit]:
@@ -182,14 +198,10 @@ def explain(
         return list(_confirmed(table, screened, candidates))
 
     fits += confirmed([mistake for mistake in of_theory if not mistake.slow])
-    exact = any(fit.exact for fit in fits)
-    if not exact or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
+    settled = any(fit.settles and fit.exact for fit in fits)
+    if not settled or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
         fits += confirmed([mistake for mistake in of_theory if mistake.slow])
-    if not fits:
-        pairs = list(_pairs(of_theory))
-        fits += confirmed(pairs, 2 * math.log(count))
-        count += len(pairs)
-    if of_simulation and not rows_explain and not any(fit.exact for fit in fits):
+    if of_simulation and not any(fit.settles for fit in fits):
         runs = [row.run for row in rows]
         if can_simulate(runs):
             hopeful = _hopeful(screened, of_simulation, progress=progress)
@@ -198,11 +210,21 @@ def explain(
             notes.append(simulation_note(runs, len(of_simulation)))
         else:
             notes.append(NOT_SIMULATED)
+    if not fits:
+        pairs = list(_pairs(of_theory))
+        fits += confirmed(pairs, 2 * math.log(count))
+        count += len(pairs)
     fits.sort(key=lambda fit: fit.misfit)
     best = fits[0].misfit - fits[0].searched if fits else 0.0
     return Explanations(
         [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], count, notes
     )
+
+
+def _scatter_is_of_runs(rows: Sequence[RowDeviation], one_set: bool) -> bool:
+    """Whether error bars and numbers of runs are known to be those of the scatter of runs."""
+    ratios = scatter_ratios(rows, one_set=one_set).values()
+    return bool(ratios) and all(ratio.p_value > UNLIKELY_SCATTER for ratio in ratios)
 
 
 def _tried(table: TriedTable, mistake: RunMistake) -> Candidate:
@@ -298,6 +320,7 @@ def _confirmed(
                 searched=candidate.penalty if values else 0.0,
                 effective=mistake.effective,
                 simulated=simulated_runs(mistake, [row.run for row in table.rows]),
+                weak=mistake.weak,
             )
 
 

@@ -19,7 +19,7 @@ from iclimit.simulate.pretraining.variants import Variant
 from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
-from iclimit.validation.instruments.runs.predictions import Prediction, Theory
+from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
 
 # A number that depends on the run.
 OfRun = Callable[[MeasuredRun], float]
@@ -89,6 +89,11 @@ class RunMistake(Mistake):
     simulated: Simulated | None = None
     scanned: tuple[float, float] | None = None
     effective: str = ""
+
+    @property
+    def weak(self) -> bool:
+        """Whether it makes much agree, so that others are tried nevertheless."""
+        return self.widens or self.summarised is not None
 
     @property
     def widens(self) -> bool:
@@ -250,7 +255,7 @@ SINGLE_RUN = RunMistake(
 )
 
 # Doubt of the law of the best of several runs, relative to the distance from their mean.
-DOUBT_OF_BEST = 0.2
+DOUBT_OF_BEST = 0.1
 
 # Range of a number of seeds of which the best is reported.
 SEEDS = (2.0, 200.0)
@@ -282,11 +287,15 @@ def _median(_run: MeasuredRun, _value: float, prediction: Prediction) -> Predict
 
 
 def _best(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
-    """Blom's approximation of the mean of the least of so many normal numbers."""
-    count = run.runs if math.isnan(value) else value
-    least = float(ndtri(0.625 / ((count or 1) + 0.25)))
+    """The least of so many normal numbers: Blom's approximation of its mean, and its scatter."""
+    count = (run.runs or 1) if math.isnan(value) else value
+    mean = float(ndtri(0.625 / (count + 0.25)))
+    # Half of the central 68 % of the least number.
+    low, high = (float(ndtri(-math.expm1(math.log1p(-q) / count))) for q in CENTRAL)
     scatter = _relative_scatter(prediction)
-    return _scaled_with_doubt(prediction, least * scatter - scatter**2 / 2)
+    best = _scaled_with_doubt(prediction, mean * scatter - scatter**2 / 2)
+    own = np.diag((best.mean * scatter * (high - low) / 2) ** 2)
+    return replace(best, covariance=best.covariance + own)
 
 
 def _scaled_with_doubt(prediction: Prediction, logs: np.ndarray) -> Prediction:

@@ -205,7 +205,8 @@ class Prediction:
             spread = J @ self.spread @ J.T
             scatter = J @ self.scatter @ J.T
             doubts = J @ self.doubts
-        at = function(self.mean), covariance, spread, doubts, self.degrees, scatter
+            mean = function(self.mean)
+        at = mean, covariance, spread, doubts, self.degrees, scatter
         return Prediction(*at, law=self.law @ J.T)
 
     def scaled(self, factors: np.ndarray) -> Prediction:

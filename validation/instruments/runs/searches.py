@@ -1,7 +1,8 @@
 """Values of mistakes that are searched: the best one, and the interval that the data allow.
 
 A parameter of the limit is fitted by predictions that are limits times a correction.  The
-correction is linear between cheap predictions at three values, which move to the best one.  Other
+correction is linear between cheap predictions at three values, which move to the best one; that of
+a number of tasks, which cheap predictions do not see, is constant.  Other
 values are searched by comparing predictions in a stated range.
 """
 
@@ -108,7 +109,8 @@ def _fitted(table: TriedTable, mistake: RunMistake) -> Candidate:
         return Candidate(mistake, math.inf)
     bounds = np.ravel(model.bounds)
     for _ in range(MOST_MOVES):
-        nodes = np.clip(start + NODES * np.array([-1.0, 0.0, 1.0]), *bounds)
+        steps = np.zeros(1) if mistake.slow else NODES * np.array([-1.0, 0.0, 1.0])
+        nodes = np.clip(start + steps, *bounds)
         corrections = _corrections(table, mistake, model, nodes)
         misfit = partial(_model_misfit, table, mistake, limits, nodes, corrections)
         near = np.clip([start - 3 * NODES, start + 3 * NODES], *bounds)
@@ -126,11 +128,9 @@ def _fitted(table: TriedTable, mistake: RunMistake) -> Candidate:
 
 def _agrees_roughly(table: TriedTable, mistake: RunMistake, x: float) -> bool:
     """Whether no row contradicts a value clearly, by predictions there."""
-    if mistake.slow:
-        return True
     value = math.exp(x)
     for row in table.by_size:
-        prediction = table.predicted(row, mistake, value, cheap=True)
+        prediction = table.predicted(row, mistake, value, cheap=not mistake.slow)
         doubted = prediction.doubted(np.full(2, 2 * DOUBT_OF_START))
         if largest(table.changed_row(row, mistake, value, doubted)) > HOPELESS:
             return False
@@ -163,17 +163,13 @@ def _start(table: TriedTable, model: RunModel, limits: _Limits) -> float | None:
 def _corrections(
     table: TriedTable, mistake: RunMistake, model: RunModel, nodes: np.ndarray
 ) -> np.ndarray:
-    """Logarithms (nodes, runs, 2) of ratios of predictions over ratios of limits.
-
-    They are 0 for what mean moments do not see, such as the number of tasks.
-    """
+    """Logarithms (nodes, runs, 2) of ratios of predictions over ratios of limits."""
     corrections = np.zeros((len(nodes), len(table.rows), 2))
-    if mistake.slow:
-        return corrections
     means = np.array([row.prediction.mean for row in table.rows])
     for number, x in enumerate(nodes):
         runs = [mistake.true_run(row.run, math.exp(x)) for row in table.rows]
-        predictions = np.array([table.prediction(run).mean for run in runs])
+        predicted = table.predictions(mistake, math.exp(x), cheap=not mistake.slow)
+        predictions = np.array([prediction.mean for prediction in predicted])
         corrections[number] = np.log(predictions / means) - limit_changes_of(model, runs)
     if not np.all(np.isfinite(corrections)):
         raise ValueError(f"{mistake.text}: there is no finite prediction")
