@@ -29,7 +29,7 @@ NORMALISATIONS = ("none", "units", "labels")
 MOST_DIM = 32
 
 # Test contexts of a run, for fresh tasks and for those of training.
-TEST_CONTEXTS = 256
+TEST_CONTEXTS = 128
 
 
 @dataclass(frozen=True)

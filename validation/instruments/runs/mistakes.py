@@ -452,12 +452,16 @@ def _of_variance_one(run: MeasuredRun, _: float) -> dict[str, float]:
     return {"rho": run.rho / run.sizes["dim"]}
 
 
+def _by_features(run: MeasuredRun, _: float) -> dict[str, int]:
+    """Prompts of which tau is the number over d (d + 1); those of a column of integers stay."""
+    if "prompts" not in run.unrounded:
+        return {}
+    return {"prompts": round(run.sizes["prompts"] * (1 + 1 / run.sizes["dim"]))}
+
+
 # Mistakes in the settings.
 SETTINGS = (
-    _wrong_setting(
-        "tau counts prompts over d (d + 1)",
-        prompts=lambda run: run.sizes["prompts"] * (1 + 1 / run.sizes["dim"]),
-    ),
+    RunMistake("tau counts prompts over d (d + 1)", _by_features),
     *CONTEXTS,
     *(
         RunMistake(text, partial(_counting_label, ratios=ratios))

@@ -20,6 +20,7 @@ from iclimit.results import Estimate
 from iclimit.units import CONVENTIONS
 from iclimit.validation import check_runs
 from iclimit.validation.instruments.runs import explanations
+from iclimit.validation.instruments.runs.explanations import Explanations
 from iclimit.validation.instruments.runs.judgement import (
     ZDistribution,
     chi_square,
@@ -159,8 +160,12 @@ def test_planted_mistakes_are_named(tried, text):
     check = check_runs(exchanged(rows) if "rows" in text else rows, **options, draws=10)
     assert check.holds is False
     assert is_named(check.fits[0], text)
-    assert check.fits[0].likelihood == 1
+    # Where a value was searched, something else may look like it.
+    searched = check.fits[0].value is not None
+    assert check.fits[0].exact is not searched
+    assert (check.fits[0].likelihood == 1) is not searched
     assert f"- if {check.fits[0].text}: chi-square" in str(check)
+    assert ("an effective value" in str(check)) is any(fit.effective for fit in check.fits)
     # Only what agrees is offered.
     assert all(fit.chi_square.p_value > 1e-3 for fit in check.fits)
 
@@ -411,7 +416,7 @@ def test_the_distribution_of_z_is_told_from_others():
 
 
 def test_rows_without_error_bars_are_judged_by_the_predicted_scatter(table, monkeypatch):
-    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: ([], 0))
+    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: Explanations([], 0, []))
     rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table]
     check = check_runs(rows, draws=10)
     assert check.judged == 4
@@ -522,7 +527,7 @@ def test_the_predicted_scatter_holds():
     ],
 )
 def test_a_scatter_unlike_the_predicted_one_is_named(change, says, monkeypatch):
-    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: ([], 0))
+    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: Explanations([], 0, []))
     rows = scattered(**change)
     check = check_runs(rows, draws=10)
     hints = [each for each in check.hints if each.startswith(("ICL", "IDG"))]
@@ -622,7 +627,7 @@ def test_means_of_one_setting_are_pooled():
 
 
 def test_extreme_rows_are_not_judged_or_contradict(monkeypatch):
-    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: ([], 0))
+    monkeypatch.setattr(f"{CHECK}.explain", lambda *_, **__: Explanations([], 0, []))
     rows = [GOOD, GOOD | {"dim": 10**9}, GOOD | {"kappa": 1e9, "icl": 0.0}]
     check = check_runs(rows, draws=2)
     assert check.judged == 1
