@@ -42,6 +42,7 @@ def _check_flags(parser: OneLineParser) -> None:
     written["test_context"] = ("int", "examples in a test prompt, if not those of the pretraining")
     written["test_rho"] = ("float", "noise of test prompts, if not that of the pretraining")
     written["estimator"] = ('{"attention", "dmmse", "ridge"}', "whose errors these are")
+    written["penalty"] = ("float", "penalty of ridge regression, if not the noise variance")
     for name in PARAMETER_COLUMNS:
         add_flag(group, name, written.get(name, ("", "")))
     parser.set_defaults(parameters=PARAMETER_COLUMNS)
@@ -60,14 +61,16 @@ def check(options: argparse.Namespace) -> int:
     tasks; or gap, their difference. A row is a mean, with its standard error
     (icl_se) or with the standard deviation and the number of runs (icl_sd, runs).
     Rows without these are single runs, and those of one setting are averaged.
-    Errors of Bayes estimators have a column estimator (dmmse or ridge). Other
+    Errors of Bayes estimators have a column estimator (dmmse or ridge), and those
+    of ridge regression may have its penalty. Other
     columns must be renamed (--columns) or ignored (--ignore).
 
     Every row is compared with the prediction for its finite sizes: z is the
     deviation in standard errors. All rows are judged together by a chi-square and
-    by the distribution of z. If the table contradicts the theory, some forty
+    by the distribution of z. If the table contradicts the theory, some eighty
     mistakes of normalisation, counting and reading are tried, factors are fitted,
-    and all explanations are listed with their likelihoods.
+    and all explanations are listed with their likelihoods. Experiments without a
+    theory are simulated for this, up to d = 32, if nothing else agrees well.
 
     The exit status is 0 if the table agrees with the theory, 1 if it contradicts
     it, 2 if it cannot be used.

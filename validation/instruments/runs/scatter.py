@@ -32,6 +32,9 @@ DOUBT_OF_MEAN = 5.0
 # Below this probability the deviations count as far below the error bars.
 FAR_BELOW = 1e-3
 
+# Half the width of an interval of 95 % in standard errors.
+INTERVAL = 1.96
+
 # An explanation agrees if the logarithm of its ratio is within so many standard errors.
 NEAR = 2.0
 
@@ -97,6 +100,8 @@ class ScatterRatio:
             if self.given == "standard errors":
                 if self._near(root):
                     yield "standard errors are standard deviations of single runs"
+                if self._near(INTERVAL):
+                    yield "standard errors are half the widths of intervals of 95 %"
                 yield f"{times} times as many runs were behind each mean"
             tests = 2 / (self.scatter**2 * (self.ratio**2 - 1))
             yield f"each error was measured on about {float(f'{tests:.2g}'):g} test prompts"
