@@ -288,7 +288,7 @@ def _in_words(fit: Fit) -> str:
         rest = "all other rows agree"
         return f"{fit.text}: {numbers} ({rest}; these deviate for a reason that is not known)"
     if fit.effective:
-        return f"{fit.text}: {numbers} (an effective value; like it looks {fit.effective})"
+        return f"{fit.text}: {numbers} (what looks like it: {fit.effective})"
     return f"{fit.text}: {numbers}"
 
 

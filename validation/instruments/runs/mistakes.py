@@ -291,11 +291,17 @@ def _best(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
     count = (run.runs or 1) if math.isnan(value) else value
     mean = float(ndtri(0.625 / (count + 0.25)))
     # Half of the central 68 % of the least number.
-    low, high = (float(ndtri(-math.expm1(math.log1p(-q) / count))) for q in CENTRAL)
+    low = _least_quantile(CENTRAL[0], count)
+    high = _least_quantile(CENTRAL[1], count)
     scatter = _relative_scatter(prediction)
     best = _scaled_with_doubt(prediction, mean * scatter - scatter**2 / 2)
     own = np.diag((best.mean * scatter * (high - low) / 2) ** 2)
     return replace(best, covariance=best.covariance + own)
+
+
+def _least_quantile(share: float, count: float) -> float:
+    """Quantile of the least of so many normal numbers."""
+    return float(ndtri(-math.expm1(math.log1p(-share) / count)))
 
 
 def _scaled_with_doubt(prediction: Prediction, logs: np.ndarray) -> Prediction:
@@ -377,13 +383,18 @@ RIDGES: dict[str, OfRun] = {
 }
 
 
+def _stated_ratio(run: MeasuredRun, size: str) -> float:
+    """Ratio of the table that a size came out of, before it was rounded."""
+    return run.unrounded[size] / size_of(RATIOS[size], 1.0, run.sizes["dim"])
+
+
 def _counting_label(run: MeasuredRun, _: float, ratios: bool) -> dict[str, int]:
     """A dimension that counts the label; sizes that come out of ratios change with it or not."""
     dim = run.sizes["dim"] - 1
     changes = {"dim": dim}
     if ratios:
         for size in run.unrounded:
-            exact = size_of(RATIOS[size], run.ratios[RATIOS[size]], dim)
+            exact = size_of(RATIOS[size], _stated_ratio(run, size), dim)
             if exact < math.inf:
                 changes[size] = max(1, round(exact))
     return changes
@@ -417,7 +428,7 @@ def _by_ratios(
     """Sizes if ratios are other ones."""
     dim = run.sizes["dim"]
     return {
-        size: max(1, round(size_of(ratio, function(run.ratios[ratio]), dim)))
+        size: max(1, round(size_of(ratio, function(_stated_ratio(run, size)), dim)))
         for size, ratio in RATIOS.items()
         if ratio in names
     }

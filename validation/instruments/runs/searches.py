@@ -263,5 +263,5 @@ def _with_value(
     below, above = np.isclose([low, high], bounds)
     span = f"{lower:.4g} or more" if above else f"{lower:.4g} to {upper:.4g}"
     span = f"{upper:.4g} or less" if below else span
-    named = replace(mistake, text=mistake.text.format(f"{value:.4g} ({span})"))
+    named = replace(mistake, text=mistake.text.format(f"effectively {value:.4g} ({span})"))
     return Candidate(named, misfit, penalty, (value, lower, upper))
