@@ -79,7 +79,7 @@ EXCLUDED = 0.01
 SETTLED = 0.1
 
 # Probability below which the scatter of runs excludes that error bars are as the table says.
-UNLIKELY_SCATTER = 0.01
+UNLIKELY_SCATTER = 0.1
 
 # Most rows that are left out or exchanged.
 WORST_ROWS = 30
@@ -212,7 +212,7 @@ def explain(
             notes.append(NOT_SIMULATED)
     if not fits:
         pairs = list(_pairs(of_theory))
-        fits += confirmed(pairs, 2 * math.log(count))
+        fits += confirmed(pairs, 2 * math.log(max(count, 1)))
         count += len(pairs)
     fits.sort(key=lambda fit: fit.misfit)
     best = fits[0].misfit - fits[0].searched if fits else 0.0
