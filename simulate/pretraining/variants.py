@@ -21,8 +21,8 @@ from iclimit.simulate.arrays import Seed
 # Laws of inputs whose coordinates have the variance 1/d and no correlation.
 INPUT_LAWS = ("gaussian", "sphere", "rademacher", "uniform")
 
-# How prompts may be normalised by the root mean square of the labels of their context: not at all;
-# and errors be measured in these units, or in those of the labels.
+# How labels of a prompt may be divided by their standard deviation in the context: not at all; or
+# with errors in these units, or in those of the labels.
 NORMALISATIONS = ("none", "units", "labels")
 
 # Largest dimension: the normal equations of a run then have 1056 unknowns.
@@ -47,8 +47,8 @@ class Variant:
     bias : bool
         Whether Gamma has a column for a constant 1.
     normalised : {"none", "units", "labels"}
-        Whether labels of a prompt are divided by their root mean square in the context, and errors
-        measured so ("units") or multiplied back ("labels").
+        Whether labels of a prompt are divided by their standard deviation in the context, and
+        errors measured so ("units") or multiplied back ("labels").
     ridge_factors : tuple of two floats
         Factors of the ridge for the first d columns of Gamma and for the others.
     test_length, test_noise : float
@@ -201,7 +201,8 @@ def _prompts(
     labels += math.sqrt(rho) * draws.normal(f"{purpose} noise", count, context)
     units = np.ones(count)
     if variant.normalised != "none":
-        units = np.sqrt(np.mean(labels**2, axis=1))
+        # A single label has no standard deviation.
+        units = np.std(labels, axis=1) if context > 1 else np.abs(labels[:, 0])
         labels /= units[:, None]
     columns = [dim / context * (labels[:, None, :] @ inputs)[:, 0]]
     if variant.squared_labels:

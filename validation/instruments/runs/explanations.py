@@ -78,8 +78,9 @@ EXCLUDED = 0.01
 # An explanation settles the matter if chi-square is larger by chance with this probability.
 SETTLED = 0.1
 
-# Probability below which the scatter of runs excludes that error bars are as the table says.
-UNLIKELY_SCATTER = 0.1
+# Measured over predicted scatter of runs that says that error bars are what they are called: the
+# prediction is doubted by some 10 %, and scatter over batches of prompts has no relation to it.
+SAME_SCATTER = (0.8, 1.25)
 
 # Most rows that are left out or exchanged.
 WORST_ROWS = 30
@@ -224,7 +225,8 @@ def explain(
 def _scatter_is_of_runs(rows: Sequence[RowDeviation], one_set: bool) -> bool:
     """Whether error bars and numbers of runs are known to be those of the scatter of runs."""
     ratios = scatter_ratios(rows, one_set=one_set).values()
-    return bool(ratios) and all(ratio.p_value > UNLIKELY_SCATTER for ratio in ratios)
+    low, high = SAME_SCATTER
+    return bool(ratios) and all(low < row.ratio < high for row in ratios)
 
 
 def _tried(table: TriedTable, mistake: RunMistake) -> Candidate:
