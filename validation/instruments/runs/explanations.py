@@ -38,7 +38,7 @@ from iclimit.validation.instruments.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.instruments.runs.mistakes import PAIRED, RunMistake, mistakes
+from iclimit.validation.instruments.runs.mistakes import PAIRED, SINGLE_RUN, RunMistake, mistakes
 from iclimit.validation.instruments.runs.predictions import Theory
 from iclimit.validation.instruments.runs.scatter import scatter_ratios
 from iclimit.validation.instruments.runs.searches import SCANNED, searched
@@ -185,7 +185,7 @@ def explain(
     screened = TriedTable(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
     if _scatter_is_of_runs(rows, one_set):
-        tried = [mistake for mistake in tried if mistake.bars is None]
+        tried = [mistake for mistake in tried if mistake is not SINGLE_RUN]
     of_theory = [mistake for mistake in tried if mistake.simulated is None]
     of_simulation = [mistake for mistake in tried if mistake.simulated is not None]
     notes = list[str]()
