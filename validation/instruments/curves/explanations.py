@@ -19,6 +19,7 @@ from iclimit.validation.instruments.curves.mistakes import (
     likely_mistakes,
 )
 from iclimit.validation.instruments.curves.reading import StatedCurves
+from iclimit.validation.instruments.curves.records import recorded_mistakes
 from iclimit.validation.instruments.curves.rows import compare_curves
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
@@ -53,7 +54,12 @@ def explanations(stated: StatedCurves, theory: CurveTheory, verdict: CurveVerdic
     fitted = fitted_mistakes(theory, verdict.measured, known)
     needed = {row.quantity for row in verdict.outliers} & LASTING
     explaining = _Explaining(stated, theory, needed)
-    texts = chain(try_all(likely, explaining.likely), try_all(fitted, explaining.words))
+    recorded = recorded_mistakes(theory, stated.curves, verdict.measured)
+    texts = chain(
+        try_all(likely, explaining.likely),
+        try_all(recorded, explaining.words),
+        try_all(fitted, explaining.words),
+    )
     return [text for text in texts if text]
 
 
@@ -73,13 +79,16 @@ class _Explaining:
 
     def words(self, candidate: Candidate) -> str:
         """A candidate in words, with the value that fits; empty if it explains nothing."""
-        if candidate.fitted and not self.explained.isdisjoint(candidate.changes):
+        if candidate.fitted and not self.explained.isdisjoint(candidate.subjects):
             return ""
+        curves = self.stated.curves
+        if candidate.records is not None:
+            curves = [candidate.records(curve) for curve in curves]
         for _ in range(ROUNDS):
             changed = replace(self.theory.setting, **candidate.changes)
             other = predict_curve(changed, self.stated.starts)
-            if self._agrees(other):
-                self.explained.update(candidate.changes)
+            if self._agrees(curves, other):
+                self.explained.update(candidate.subjects)
                 return candidate.text
             refined = self._refined(candidate, other)
             if refined.changes == candidate.changes:
@@ -87,11 +96,12 @@ class _Explaining:
             candidate = refined
         return ""
 
-    def _agrees(self, other: CurveTheory) -> bool:
-        """Whether the curves agree with another theory, which says something else."""
-        if other.setting.optimizer == "other" and np.array_equal(other.levels, self.theory.levels):
+    def _agrees(self, curves: Sequence[Curve], other: CurveTheory) -> bool:
+        """Whether other curves or another theory, which say something else, agree."""
+        same = curves is self.stated.curves and np.array_equal(other.levels, self.theory.levels)
+        if other.setting.optimizer == "other" and same:
             return False
-        return is_explained(self.stated.curves, other, self.needed)
+        return is_explained(curves, other, self.needed)
 
     def _refined(self, candidate: Candidate, theory: CurveTheory) -> Candidate:
         """A candidate with its value by the theory at the present one, if there is one.

@@ -9,6 +9,7 @@ loss that was found.  What is found does therefore not depend on the unit of the
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,17 @@ NOISY = 0.03
 # A drop has ended if at most this part of it is ahead.
 ENDED = 1e-3
 
+# A curve that begins above the null loss waits there if it falls at most at this part of its first
+# speed.
+WAITING = 0.1
+
+# If the last drop is faster or slower than expected by more than this factor, what is ahead of it
+# is found by its own clock.
+OTHER_CLOCK = 1.5
+
+# Rounds in which that clock is found.
+CLOCK_ROUNDS = 20
+
 # Fewest records between two half-drops to look for a plateau, and within a drop to time it.
 FEWEST = 3
 
@@ -89,6 +101,8 @@ class CurveFeatures:
         What the loss would fall, at its speed at the plateau, between the half-drops beside it.
     spacings : ndarray (drops,)
         Distance of the records at the half-drops.
+    ahead : float
+        Part of the last drop that is still ahead at the end of the curve.
     """
 
     curve: Curve
@@ -103,6 +117,7 @@ class CurveFeatures:
     contrasts: np.ndarray
     drifts: np.ndarray
     spacings: np.ndarray
+    ahead: float
 
 
 def first_below(losses: np.ndarray, level: float) -> int:
@@ -170,7 +185,11 @@ def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
 
 
 def find_features(
-    curve: Curve, levels: np.ndarray, remainder: Callable[[float], np.ndarray], distinct: float
+    curve: Curve,
+    levels: np.ndarray,
+    remainder: Callable[[float], np.ndarray],
+    distinct: float,
+    duration: float = float("nan"),
 ) -> CurveFeatures:
     """Find plateaus and drops of one curve.
 
@@ -184,6 +203,8 @@ def find_features(
         Part of the last drop that is still ahead so many steps after half of it.
     distinct : float
         Largest contrast of a plateau.
+    duration : float
+        Expected duration of the last drop; NaN if it is not known.
     """
     steps = curve.steps
     losses = curve.losses
@@ -197,14 +218,15 @@ def find_features(
     heights, *flatness = _plateaus(steps, smooth, half_drops, distinct)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
-    ahead = float(remainder(float(steps[-1] - half_drops[-1])))
+    since = float(steps[-1] - half_drops[-1])
+    ahead = _ahead(steps, smooth, (above, final), lambda pace: remainder(pace * since), duration)
     end = _end(final, above, ahead)
     ends = np.concatenate([[initial], heights, [end]])
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
     durations[(window - 1) * spacings > BLUR * durations] = np.nan
     durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
     plateaus = half_drops, durations, heights, *flatness, spacings
-    return CurveFeatures(curve, initial, final, early, noise, window, *plateaus)
+    return CurveFeatures(curve, initial, final, early, noise, window, *plateaus, ahead)
 
 
 def _initial_loss(
@@ -228,6 +250,25 @@ def _initial_loss(
     if falls or abs(initial - losses[0]) >= TYPICAL * doubt:  # not noise but the drop
         return float(losses[0]), 1
     return initial, early
+
+
+def null_plateau(curve: Curve, null: float, doubt: float) -> int:
+    """Index of the slowest record of a plateau at the null loss, that of predicting zero.
+
+    It is 0 unless the curve begins above the null loss, by more than a relative doubt, and falls
+    much more slowly there than before.
+    """
+    smooth, noise, _ = smoothed(curve.losses)
+    near = np.abs(smooth / null - 1) <= doubt + 3 * noise / null
+    begin = int(np.argmax(near))
+    if begin == 0 or not np.all(smooth[:begin] > null):
+        return 0
+    end = begin + int(np.argmin(np.append(near[begin:], False)))
+    speeds = np.abs(np.diff(smooth) / np.diff(curve.steps))
+    if end - begin < FEWEST:
+        return 0
+    slowest = begin + int(np.argmin(speeds[begin : end - 1]))
+    return slowest if speeds[slowest] <= WAITING * np.max(speeds[:begin]) else 0
 
 
 def growth_rate(steps: np.ndarray, losses: np.ndarray, doubt: float) -> float:
@@ -304,6 +345,37 @@ def _plateaus(
     return plateaus
 
 
+def _ahead(
+    steps: np.ndarray,
+    smooth: np.ndarray,
+    ends: tuple[float, float],
+    remainder: Callable[[float], Any],
+    duration: float,
+) -> float:
+    """Part of the last drop that is ahead at the end of a curve.
+
+    The clock is the one that was stated, unless the drop was much faster or slower by it: then it
+    is the one in which the drop has the expected duration.  ``remainder`` says what is ahead at a
+    pace relative to the stated clock.
+    """
+    above, final = ends
+
+    def pace(ahead: float) -> float:
+        drop = _quarters(steps, smooth, above, _end(final, above, ahead))
+        return duration / drop if drop > 0 else float("nan")
+
+    stated = float(remainder(1.0))
+    if not duration > 0 or 1 / OTHER_CLOCK <= pace(stated) <= OTHER_CLOCK:
+        return stated
+    ahead = 0.0
+    for _ in range(CLOCK_ROUNDS):  # each finds a longer drop and thus more of it ahead
+        clock = pace(ahead)
+        if not clock > 0:
+            return stated
+        ahead = float(remainder(clock))
+    return ahead
+
+
 def _end(final: float, above: float, remainder: float) -> float:
     """Loss at which the last drop ends, from the final loss and the part that is still ahead."""
     if remainder < ENDED:
@@ -311,16 +383,24 @@ def _end(final: float, above: float, remainder: float) -> float:
     return (final - remainder * above) / (1 - remainder) if remainder < 1 / 2 else float("nan")
 
 
-def _duration(steps: np.ndarray, smooth: np.ndarray, above: float, below: float) -> float:
-    """Steps between the quarters of a drop; NaN if they are not known or hardly recorded."""
+def _quarters(steps: np.ndarray, smooth: np.ndarray, above: float, below: float) -> float:
+    """Steps between the quarters of a drop; NaN if they are not known."""
     if not above > below:
         return float("nan")
     first, last = QUARTERS
     begin = crossing_step(steps, smooth, above - first * (above - below))
     end = crossing_step(steps, smooth, above - last * (above - below))
-    if not (np.isfinite(begin) and np.isfinite(end)):
+    return end - begin if np.isfinite(begin) and np.isfinite(end) else float("nan")
+
+
+def _duration(steps: np.ndarray, smooth: np.ndarray, above: float, below: float) -> float:
+    """Steps between the quarters of a drop; NaN if they are not known or hardly recorded."""
+    duration = _quarters(steps, smooth, above, below)
+    if not duration > 0:
         return float("nan")
-    return end - begin if np.sum((steps > begin) & (steps < end)) >= FEWEST else float("nan")
+    begin = crossing_step(steps, smooth, above - QUARTERS[0] * (above - below))
+    inside = (steps > begin) & (steps < begin + duration)
+    return duration if np.sum(inside) >= FEWEST else float("nan")
 
 
 def _spacing(steps: np.ndarray, at: float) -> float:

@@ -56,6 +56,9 @@ FREE = (*FIELDS, "eigenvalues", "trace")
 # Smallest and largest fitted value of a parameter, over the stated one.
 FACTORS = (0.02, 50.0)
 
+# The same for the units of losses and steps.
+UNITS = (1e-4, 1e4)
+
 # The same for the initial scale, which may be off by orders of magnitude.
 SCALES = (1e-6, 1e3)
 
@@ -234,6 +237,8 @@ def _range(name: str, setting: CurveSetting) -> tuple[float, float]:
     """Ends of the factors of a parameter that are searched."""
     if name == "init_scale":
         return SCALES
+    if name in ("factor", "learning_rate"):
+        return UNITS
     # Theory has no contexts of less than a pair.
     least = 1 / setting.context if name == "context" else 0.0
     return max(FACTORS[0], least), FACTORS[1]

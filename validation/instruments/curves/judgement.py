@@ -11,7 +11,7 @@ import numpy as np
 from iclimit.comparison import Comparison
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation.instruments.curves.features import inner_plateau
-from iclimit.validation.instruments.curves.rows import CurveRow
+from iclimit.validation.instruments.curves.rows import CurveRow, null_plateaus
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory
 from iclimit.verdict import Verdict
@@ -112,7 +112,8 @@ def unexpected_plateaus(curves: Sequence[Curve], theory: CurveTheory) -> list[st
         return []
     first, last = theory.levels[[0, -1]]
     plateaus = []
-    for curve in curves:
+    for whole, begin in zip(curves, null_plateaus(curves, theory), strict=True):
+        curve = whole.since(begin)
         bounds = curve.losses[0] * (1 - np.array(INSIDE) * (1 - last / first))
         height, contrast = inner_plateau(curve.steps, curve.losses, *bounds)
         if contrast < UNEXPECTED:

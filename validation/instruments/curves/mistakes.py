@@ -13,6 +13,7 @@ from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
 from iclimit.validation.instruments.curves.rows import CurveRow
 from iclimit.validation.instruments.curves.setting import CurveSetting
+from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory
 from iclimit.validation.instruments.explaining import Mistake
 
@@ -31,6 +32,9 @@ WRONG = 30.0
 # The initial loss can ask for another scale than the half-drop: standard errors from it.
 DEVIATIONS = 0, 1, -1, 2, -2
 
+# Steps that count otherwise than once: less, and more.
+COUNTED = "several records are one step", "a record counts so many steps (an epoch)"
+
 # Contexts up to this one are tried.
 LONGEST = 10**5
 
@@ -47,11 +51,19 @@ class Candidate:
         Fields of the setting.
     fitted : bool
         Whether a value was fitted to one kind of row.
+    records : callable, optional
+        Curve as it should have been recorded.
     """
 
     text: str
     changes: Mapping[str, Any]
     fitted: bool = False
+    records: Callable[[Curve], Curve] | None = None
+
+    @property
+    def subjects(self) -> set[str]:
+        """Fields that are changed; the unit of a step is one of time."""
+        return {"time_unit" if name == "step_unit" else name for name in self.changes}
 
 
 def _always(changes: dict[str, Any]) -> Callable[..., dict[str, Any]]:
@@ -211,7 +223,7 @@ def fitted_mistakes(
     yield from _of_losses(theory.setting, by_quantity["initial loss"])
     timing = next((by_quantity[name] for name in RATES if name in by_quantity), None)
     if timing is not None:
-        yield _of_times(theory.setting, timing)
+        yield from _of_times(theory.setting, timing)
     if "half-drop" in by_quantity and not known_start:
         yield from _of_starts(theory, by_quantity["half-drop"])
     final = by_quantity.get("final loss")
@@ -221,7 +233,7 @@ def fitted_mistakes(
 
 def _of_losses(setting: CurveSetting, row: CurveRow) -> Iterator[Candidate]:
     """Factors of the loss, the eigenvalues and the noise by the initial loss."""
-    loss, error = _factor(row)
+    loss, error = factor_and_error(row)
     if not SAME < abs(math.log(max(loss, 1e-300))) < WRONG:
         return
     unit = setting.loss_unit * loss
@@ -242,22 +254,28 @@ def _of_losses(setting: CurveSetting, row: CurveRow) -> Iterator[Candidate]:
         yield Candidate(f"noise_variance is {square - trace:.4g}", noise, fitted=True)
 
 
-def _of_times(setting: CurveSetting, row: CurveRow) -> Candidate:
-    """Unit of time by a row that has it."""
-    factor, error = _factor(row)
-    unit = setting.time_unit * (factor if row.quantity == "growth" else 1 / factor)
-    axis = "times" if setting.learning_rate is None else "steps"
-    words = f"{axis} count {_words(unit, error)} times"
-    if setting.learning_rate is not None:
-        words += f": the learning rate is {unit * setting.learning_rate:.3g}"
-        words += f", or there is momentum {1 - 1 / unit:.3g}" if unit > 1 else ""
-    return Candidate(words, {"time_unit": unit}, fitted=True)
+def _of_times(setting: CurveSetting, row: CurveRow) -> Iterator[Candidate]:
+    """Units of time by a row that has it: of the learning rate, and of what counts as a step."""
+    factor, error = factor_and_error(row)
+    ratio = factor if row.quantity == "growth" else 1 / factor
+    unit = setting.time_unit * ratio
+    if setting.learning_rate is None:
+        yield Candidate(f"times count {_words(unit, error)} times", {"time_unit": unit}, True)
+        return
+    words = f"steps count {_words(unit, error)} times"
+    rate = f"the learning rate is {unit * setting.learning_rate:.3g}"
+    momentum = f", or there is momentum {1 - 1 / unit:.3g}" if unit > 1 else ""
+    counted = COUNTED[unit > 1]
+    yield Candidate(f"{words}: {rate}{momentum}, or {counted}", {"time_unit": unit}, True)
+    # A larger rate would make the steps too long for the theory; more of them do not.
+    steps = setting.step_unit * ratio
+    yield Candidate(f"{words}: {counted}", {"step_unit": steps}, True)
 
 
 def _of_starts(theory: CurveTheory, row: CurveRow) -> Iterator[Candidate]:
     """Initial scales by the first half-drop."""
     setting = theory.setting
-    late, error = _factor(row)
+    late, error = factor_and_error(row)
     if setting.separate:  # weights grow as 1/(t_0 - t)
         ratio = 1 / late
     else:  # exponentially
@@ -284,7 +302,7 @@ def _of_context(theory: CurveTheory, row: CurveRow) -> Candidate:
     return Candidate(text, {"context": closest}, fitted=True)
 
 
-def _factor(row: CurveRow) -> tuple[float, float]:
+def factor_and_error(row: CurveRow) -> tuple[float, float]:
     """Found over theory, and the standard error of its logarithm."""
     return row.estimate / row.theory, math.hypot(row.standard_error, row.allowance)
 

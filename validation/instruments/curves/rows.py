@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from iclimit.validation.instruments.curves.features import (
     find_features,
     growth_rate,
     last_fall,
+    null_plateau,
 )
 from iclimit.validation.instruments.curves.setting import least_merged_loss
 from iclimit.validation.instruments.curves.table import Curve
@@ -108,6 +109,9 @@ DURATION_ALLOWANCE = 3.0
 # of rates.  Measured with 2000 sequences and D = 3: 13 %, for a fluctuation of 12 %.
 SECOND_ORDER = 4.0
 
+# A loss within this part of that of predicting zero is at its plateau; training sets vary by more.
+NEAR = 0.02
+
 # How much longer a drop takes if two heads learn its direction together: 2^(1/3) times.
 TIE = math.log(2) / 3
 
@@ -128,11 +132,31 @@ def compare_curves(
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
     distinct = CONTRAST if theory.setting.timed else DISTINCT
-    features = [
-        find_features(curve, theory.levels, theory.remainder, distinct) for curve in curves
+    begins = null_plateaus(curves, theory)
+    null = float(theory.levels[0])
+    remarks = [
+        f"{curve.label} begins at {curve.losses[0]:.4g}, above the loss {null:.4g} of predicting "
+        f"zero, and waits there at {curve.steps[begin]:g}: the records before are left out, and "
+        "half-drops are not compared, as the initial weights are not small"
+        for curve, begin in zip(curves, begins, strict=True)
+        if begin
     ]
-    comparing = _Comparing(theory, features)
-    return comparing.rows(), comparing.remarks
+    curves = [curve.since(begin) for curve, begin in zip(curves, begins, strict=True)]
+    features = [
+        find_features(
+            curve, theory.levels, theory.remainder, distinct, float(theory.durations[-1])
+        )
+        for curve in curves
+    ]
+    comparing = _Comparing(theory, features, remarks, small_start=not any(begins))
+    rows = comparing.rows()
+    return rows, comparing.remarks
+
+
+def null_plateaus(curves: Sequence[Curve], theory: CurveTheory) -> list[int]:
+    """Record of each curve from which on it counts: 0, or at a plateau at the null loss."""
+    null = float(theory.levels[0])
+    return [null_plateau(curve, null, _null_doubt(theory)) for curve in curves]
 
 
 @dataclass
@@ -141,7 +165,8 @@ class _Comparing:
 
     theory: CurveTheory
     features: Sequence[CurveFeatures]
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str]
+    small_start: bool = True
 
     def rows(self) -> list[CurveRow]:
         """All rows, in the order of the training."""
@@ -160,14 +185,29 @@ class _Comparing:
             rows += self._growth()
         for m in range(1, last + 1):
             halves = np.array([features.half_drops[m - 1] for features in self.features])
-            half = self._half_drop(m - 1, halves) if timed else []
+            half = self._half_drop(m - 1, halves) if timed and self.small_start else []
             rows += half
             if not np.isfinite(halves).all():
+                self._note_null(m)
                 break
             made += [(m - 1, row) for row in half]
             rows += self._duration(m - 1) if timed else []
             rows += self._plateau(m) if m < last else self._final()
         return self._ties(rows) + self._together(made)
+
+    def _note_null(self, m: int) -> None:
+        """Note which curves have learned nothing yet."""
+        null = float(self.theory.levels[0])
+        waiting = [
+            features.curve.label
+            for features in self.features
+            if m == 1 and abs(features.final / null - 1) <= _null_doubt(self.theory)
+        ]
+        if waiting:
+            self.remarks.append(
+                f"{', '.join(waiting)}: the loss stays at that of predicting zero, {null:.4g}, to "
+                "the end: nothing has been learned yet"
+            )
 
     def _growth(self) -> list[CurveRow]:
         """Row of the rate of the first growth on a mixture of tasks."""
@@ -188,7 +228,9 @@ class _Comparing:
             return []
         error = float(theory.fluctuations.rates[0]) / math.sqrt(len(rates))
         rate = 2 * float(theory.growth[0])
-        allowance = GROWTH_ERROR + rate / 4 * (theory.setting.learning_rate is not None)
+        allowance = GROWTH_ERROR + rate / 4 / theory.setting.step_unit * (
+            theory.setting.learning_rate is not None
+        )
         mean = float(np.exp(np.mean(np.log(rates))))
         row = self._row("growth", 0, rate, mean, error, allowance)
         return [replace(row, spread=_spread(np.log(rates)))]
@@ -291,10 +333,12 @@ class _Comparing:
         half = quantity == "half-drop"
         predicted = float((theory.half_drops if half else theory.durations)[drop])
         allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
-        allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
-        learned = theory.setting.learned[drop + 1]
         logs = np.log(times)
         mean = float(np.exp(np.mean(logs)))
+        crossing = self._crossing_error(drop)
+        # Records may be sparse for what is predicted and dense for what was found.
+        allowance += (1 if half else 2) * crossing / (predicted if predicted > crossing else mean)
+        learned = theory.setting.learned[drop + 1]
         row = self._row(quantity, learned, predicted, mean, error, allowance)
         return replace(row, spread=_spread(logs))
 
@@ -392,10 +436,7 @@ class _Comparing:
         """Row of the final loss, with what is left of the last drop."""
         theory = self.theory
         level = float(self.theory.levels[-1])
-        parts = [
-            theory.remainder(float(features.curve.steps[-1] - features.half_drops[-1]))
-            for features in self.features
-        ]
+        parts = [features.ahead for features in self.features]
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
         uncertain = TAIL * rest + theory.fluctuations.bias * level
         losses = [features.final for features in self.features]
@@ -449,6 +490,11 @@ class _Comparing:
         """Relative error of times that is of the order of the initial weights."""
         setting = self.theory.setting
         return setting.start if setting.model != "separate" else 0.0
+
+
+def _null_doubt(theory: CurveTheory) -> float:
+    """Part by which a loss at the plateau of predicting zero may differ from that of theory."""
+    return NEAR + 3 * float(theory.fluctuations.losses[0])
 
 
 def _spread(logs: np.ndarray) -> float:

@@ -42,8 +42,8 @@ class CurveSetting:
 
     ``eigenvalues`` is a tuple.  ``learning_rate`` is None for curves over the time of the flow.
     ``time_unit`` and ``loss_unit`` are factors of the time of a step and of recorded losses that
-    the other parameters do not explain, ``context_factor`` is one of the pairs that a prompt is
-    worth; 1 as stated.
+    the other parameters do not explain, ``step_unit`` is the number of steps that a recorded one
+    counts, ``context_factor`` is one of the pairs that a prompt is worth; 1 as stated.
     """
 
     model: str
@@ -64,6 +64,7 @@ class CurveSetting:
     fresh_fraction: float = 1.0
     shared_task: tuple[float, ...] | None = None
     time_unit: float = 1.0
+    step_unit: float = 1.0
     loss_unit: float = 1.0
     context_factor: float = 1.0
 
@@ -139,8 +140,9 @@ class CurveSetting:
 
     @property
     def step_time(self) -> float:
-        """Time of a step in the units of the theory; of a unit of time without learning rate."""
+        """Time of a recorded step, or of a unit of time, in the units of the theory."""
         factor = self.time_unit * time_factor(self.model, self.context, self.normalization)
+        factor *= self.step_unit
         if self.learning_rate is None:
             return factor
         # The gradient of a loss with the factor f is 2 f times the half gradient of the flow.

@@ -53,6 +53,10 @@ class Curve:
     losses: np.ndarray
     axis: str
 
+    def since(self, record: int) -> "Curve":
+        """The curve from a record on."""
+        return replace(self, steps=self.steps[record:], losses=self.losses[record:])
+
 
 def read_curves(
     table: object, *, record: float | None, **reading: Any
@@ -175,7 +179,10 @@ def _problem(curve: Curve) -> str:
     low = int(np.argmin(losses))
     high = int(np.argmax(losses))
     if losses[low] < 0:
-        return f"is no mean squared error: its loss is {losses[low]:g} at {steps[low]:g}"
+        return (
+            f"is no mean squared error: its loss is {losses[low]:g} at {steps[low]:g} (if "
+            "these are logarithms or R^2, turn them into errors)"
+        )
     if losses[high] > DIVERGED * losses[0]:
         return f"diverged: its loss is {losses[high]:.3g} at {steps[high]:g}"
     return ""

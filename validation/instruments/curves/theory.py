@@ -50,6 +50,13 @@ SETS = 80
 # Least number of sequences in each of them.
 SET_SIZE = 300
 
+# Most coordinates of inputs that are drawn for them; longer contexts are cut.
+MOST_DRAWN = 10**8
+
+# Contexts up to this one are never cut: what varies over training sets then hardly depends on the
+# context (with D = 3 spreads at 100 and 1000 pairs are equal within their 8 %).
+LONG_CONTEXT = 100
+
 # Parameters of the fluctuations over training sets, beside the eigenvalues.
 FLUCTUATING = (
     *("model", "context", "heads", "rank", "noise_variance", "fresh_fraction", "shared_task"),
@@ -86,8 +93,11 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
         return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0, np.eye(2 * count - 1))
     lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"]
     stated = {name: getattr(setting, name) for name in FLUCTUATING}
+    size = max(SET_SIZE, 4 * len(lam))
+    longest = max(LONG_CONTEXT, MOST_DRAWN // (SETS * size * len(lam)))
+    stated["context"] = min(stated["context"], longest)
     small = _small_sets(CurveSetting(eigenvalues=lam, init_scale=1.0, **stated))
-    shrink = math.sqrt(max(SET_SIZE, 4 * len(lam)) / setting.training_set)
+    shrink = math.sqrt(size / setting.training_set)
     bias = small.bias / setting.training_set
     return Fluctuations(shrink * small.losses, shrink * small.rates, bias, small.correlations)
 
@@ -374,6 +384,9 @@ STAIRCASE_ERROR = 3.0
 # a drop fluctuates, too.  Measured for cubic features with 2000 and 5000 sequences: 1.49, 1.36.
 DURATION_SPREAD = 1.5
 
+# If weights grow by a larger part than this in a step, errors by its length grow as logarithms.
+LONG_STEP = 1.0
+
 # The shape of the drop of merged attention is tabulated with even steps from this many growth
 # times before its half to as many after it.
 SHAPE = 8.0
@@ -484,7 +497,8 @@ def predict_curve(
         durations, growth = _durations(setting)
         # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
         wait = max(-math.log(setting.start), 1.0) / half_drops if separate else growth / 2
-        delays = np.stack([wait, growth]) * (setting.learning_rate is not None)
+        if setting.learning_rate is not None:
+            delays = _delays(wait / setting.step_unit, growth / setting.step_unit)
         variance = (STAIRCASE_ERROR * setting.start * (np.arange(count) // setting.rank)) ** 2
     elif setting.mixed and setting.optimizer == "gradient-descent":
         rate = first_growth_rate(setting.problem, setting.model)
@@ -501,6 +515,18 @@ def predict_curve(
         _start_loss(setting),
         fluctuations,
     )
+
+
+def _delays(wait: np.ndarray, growth: np.ndarray) -> np.ndarray:
+    """Relative errors (2, drops) of half-drops and durations by steps of finite length.
+
+    In a step weights grow by the factor 1 + h and not exp(h), so that a large h delays them by no
+    more than the factor h/ln(1 + h).
+    """
+    large = np.maximum(growth, LONG_STEP)
+    half = np.minimum(wait, np.maximum(LONG_STEP / 2, np.log(large / np.log1p(large))))
+    duration = np.minimum(growth, np.maximum(LONG_STEP, np.log1p(growth)))
+    return np.stack([np.where(growth > LONG_STEP, half, wait), duration])
 
 
 @lru_cache(maxsize=32)
