@@ -78,7 +78,10 @@ def _plan_flags(parser: OneLineParser) -> None:
         name: {"type": parse_range_of(name), "metavar": "X", "required": True} for name in NEEDED
     }
     changes["run"] = None
-    text = "what the runs should answer: precision, difference, theories, transition or forecast"
+    text = (
+        "what the runs should answer: precision, difference, theories, transition, bend or "
+        "forecast"
+    )
     changes["question"] = {"flag": "question", "metavar": "QUESTION", "text": text}
     text = "second setting or theory: kappa=1,rho=0.2, or dmmse, ridge or a quantity"
     changes["against"] = {"type": parse_against, "metavar": "WHAT", "text": text}
@@ -105,12 +108,14 @@ def plan(options: argparse.Namespace) -> int:
       theories    tell two theories of the same runs from each other
       transition  find the place of a transition, along the parameter that has
                   several values, to a relative --effect
+      bend        is a transition there at all: tell the curve along this
+                  parameter from a straight line in its logarithm
       forecast    fit the parameters --free, each within a relative --effect;
                   lists of values are one planned run each
 
     Of --effect, --significance, --power and the number of runs (--repeats or
     --max-cost) one is left out and computed. Sizes are ranked by cost: by default
-    the CPU seconds of the simulator of this library.
+    the operations of the simulator of this library, in seconds at 1e10 a second.
 
     Errors, their scatter from run to run and the uncertainty of the theory are
     those that are predicted at each size.

@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 from refusals import value_error
 
+from iclimit.experiment import Experiment
 from iclimit.simulate.pretraining import cell_cost, simulate_errors
 from iclimit.simulate.pretraining.cell_cost import (
+    NORMAL_OPERATIONS,
+    RUN_OPERATIONS,
     CellCost,
     cell_memory,
+    count_operations,
     estimate_cost,
     largest_dimension,
 )
@@ -128,6 +132,22 @@ def test_time_grows_as_it_must():
     assert more.seconds == pytest.approx(7 * once.seconds)  # the machine is measured once
     assert more.memory_bytes == once.memory_bytes
     assert (more.method, more.iterations) == (once.method, once.iterations)
+
+
+@pytest.mark.parametrize("d", [12, 16, 48])
+def test_operations_are_those_of_the_products(d):
+    """A direct solve against the matrix products of explicit features, counted by their shapes."""
+    run = Experiment.of(**cell(d, 2.0, 1.0, 0.5, 0.0))
+    found = count_operations(run) - RUN_OPERATIONS - 2 * NORMAL_OPERATIONS * run.prompts * d
+    method = cell_cost.cost(run).method
+    features = d * (d + 1)
+    gram = run.prompts * features**2
+    if method == "primal-dense":
+        assert gram < found < 2 * gram
+    else:
+        assert found < gram  # why iterations are used
+        assert found > 4 * run.prompts * features
+    assert cell_cost.cost(run, repeats=3).operations == 3 * count_operations(run)
 
 
 def test_given_tasks_count():

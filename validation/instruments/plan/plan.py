@@ -20,6 +20,7 @@ from iclimit.notation import PARAMETERS
 from iclimit.problem import TASK_LAWS
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
+from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.instruments.fitted_parameters import check_free
 from iclimit.validation.instruments.plan.points import (
@@ -63,6 +64,12 @@ FEWEST_VALUES = 4
 SKEWED_NOTE = (
     "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
     "ten or more, or logarithms."
+)
+
+# How the cost is found, unless another one is given.
+COST_NOTE = (
+    f"Costs are floating-point operations, {OPERATIONS_PER_SECOND / 1e9:g}e9 in a second of one "
+    "core; machines differ by some factor."
 )
 
 # Standard errors by which the effect is shown, unless another number is given.
@@ -114,7 +121,10 @@ class Goal:
             raise ValueError("repeats or max_cost must be left out: each fixes the other")
         if self.repeats is None and self.max_cost is None:
             if free and self.effect is None:
-                raise ValueError(f"effect must be given for {question}, or repeats or max_cost")
+                raise ValueError(
+                    f"one of effect, repeats and max_cost must be given for {question}, such as "
+                    "effect=0.05, which is 5 %, or repeats=20 (--effect 0.05, --repeats 20)"
+                )
             return "repeats"
         if free and self.effect is None:
             return "effect"
@@ -439,14 +449,15 @@ def plan_runs(
 
     Parameters
     ----------
-    question : {"precision", "difference", "theories", "transition", "forecast"}
+    question : {"precision", "difference", "theories", "transition", "bend", "forecast"}
         "precision": measure an error to a relative ``effect``.  "difference": tell the errors of
         two settings from each other, each with runs of its own unless only the tests differ; or
         ICL from IDG errors (the gap, without ``against``) of the same runs.  "theories": tell two
         theories of the same runs from each other.  "transition": find the place of a transition
-        along the parameter that has several values, to a relative ``effect``.  "forecast": fit
-        the parameters ``free``, each within a relative ``effect``; parameters of the setting may
-        have several values then, one for each planned run.
+        along the parameter that has several values, to a relative ``effect``.  "bend": is one
+        there at all, as the curve along this parameter is not straight in its logarithm.
+        "forecast": fit the parameters ``free``, each within a relative ``effect``; parameters of
+        the setting may have several values then, one for each planned run.
     run : Point or Experiment, optional
         What is run, in place of the numbers from ``tau`` to ``test_rho`` and of ``task_law``.  One
         number of a point has increasing values for a transition.  An experiment that does not come
@@ -479,8 +490,9 @@ def plan_runs(
     dim : int or sequence of int, optional
         Dimensions that are tried; by default that of an experiment, otherwise 12 to 64.
     cost : callable, optional
-        Cost of a run as a function of dim, context, tasks and prompts; by default the estimated
-        CPU seconds of `simulate_errors` on this machine.
+        Cost of a run as a function of dim, context, tasks and prompts; by default the
+        floating-point operations of `simulate_errors`, in seconds of a core that makes 1e10 in
+        one.
     unit : str
         Unit of the cost.
     task_law : {"sphere", "gaussian"}, optional
@@ -553,6 +565,8 @@ def plan_runs(
     sizes = _sizes(run, dim)
     bar = tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False)
     proposals, notes = _proposals(goal, Planner(quantity, cost, theory), terms, bar)
+    if cost is None and proposals:
+        notes.append(COST_NOTE)
     # At the same cost the sharpest comes first.
     key = "cost" if goal.unknown == "repeats" else goal.unknown
     sign = -1 if goal.unknown in UPWARDS else 1

@@ -17,7 +17,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 from iclimit.checks import check_arguments
 from iclimit.experiment import Experiment, Point
-from iclimit.simulate.pretraining.cell_cost import estimate_cost
+from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND, count_operations
 from iclimit.validation.instruments.runs.measured import MEASURED, SIZES, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 
@@ -213,7 +213,7 @@ class Planner:
         if not (prediction.finite and np.all(np.isfinite(covariance))):
             raise NotProposed("the error or its variance is infinite")
         if self.cost is None:
-            cost = estimate_cost(**plain.arguments).seconds
+            cost = count_operations(plain.experiment) / OPERATIONS_PER_SECOND
         else:
             cost = _cost_of(self.cost, run.sizes)
         return PlannedRun(run, prediction, covariance, cost, self.quantity)

@@ -255,9 +255,7 @@ def transition(points: Sequence[PlannedRun], along: str) -> Design:
     points, ratios of predictions to the limit are interpolated.
     """
     first = points[0]
-    x = np.array([point.ratios[along] for point in points])
-    if np.any(np.diff(x) <= 0):
-        raise NotProposed(f"values of {along} are not told apart by integers")
+    x = _places(points, along)
     means = np.array([point.mean for point in points])
     variances = np.array([point.variance for point in points])
     floors = np.array([point.floor for point in points])
@@ -279,6 +277,39 @@ def transition(points: Sequence[PlannedRun], along: str) -> Design:
         return Contrast(change, doubt, scatter((variance, variance), floor))
 
     return Design(points, lambda effect: shifted(effect).tolist(), contrast)
+
+
+def bend(points: Sequence[PlannedRun], along: str) -> Design:
+    r"""Tell a curve from the same curve without its bend, a straight line in the logarithm.
+
+    The line is the one that is closest to the curve, in standard deviations of a run.  The weights
+    are the distances over the variances, so that no straight line changes the contrast; they are
+    scaled such that it is the largest distance.
+    """
+    x = _places(points, along)
+    means = np.array([point.mean for point in points])
+    variances = np.array([point.variance for point in points])
+    slope, height = np.polyfit(np.log(x), means, 1, w=variances**-0.5)
+    line = height + slope * np.log(x)
+    distances = means - line
+    weights = distances / variances
+    change = float(np.max(np.abs(distances)))
+    if not change:
+        raise NotProposed(f"theory has no bend along {along} there")
+    weights *= change / float(weights @ distances)
+    variance = float(weights**2 @ variances)
+    floor = float(weights**2 @ [point.floor for point in points])
+    doubt = float(abs(weights) @ [point.doubt for point in points])
+    contrast = Contrast(change, doubt, scatter((variance, variance), floor))
+    return Design(points, lambda _: line.tolist(), lambda _: contrast)
+
+
+def _places(points: Sequence[PlannedRun], along: str) -> np.ndarray:
+    """Values of the parameter of a sweep."""
+    x = np.array([point.ratios[along] for point in points])
+    if np.any(np.diff(x) <= 0):
+        raise NotProposed(f"values of {along} are not told apart by integers")
+    return x
 
 
 def forecast(planner: Planner, points: Sequence[PlannedRun], free: Sequence[str]) -> Design:
@@ -380,6 +411,12 @@ QUESTIONS = {
         lambda _, points, terms: transition(points, terms.along),
         "notice{s} a shift along {along} by {effect}{z}",
         takes_effect=True,
+        swept=SWEEP,
+    ),
+    "bend": Question(
+        lambda _, points, terms: bend(points, terms.along),
+        "tell{s} the curve along {along} from a straight line in its logarithm, which it leaves "
+        "by up to {effect} of its first error,{z}",
         swept=SWEEP,
     ),
     "forecast": Question(

@@ -2,17 +2,19 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from refusals import value_error
+from scipy.optimize import minimize
 
 import iclimit
 from iclimit.cli import main
 from iclimit.experiment import Experiment
 from iclimit.validation import check_runs
 from iclimit.validation.instruments.plan.points import Planner
-from iclimit.validation.instruments.plan.questions import transition
+from iclimit.validation.instruments.plan.questions import bend, transition
 from iclimit.validation.instruments.runs.fitting import forecast_precision
 from iclimit.validation.instruments.runs.measured import SIZES, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory
@@ -125,6 +127,46 @@ def test_no_weights_are_better_than_those_of_a_transition(sweep):
     assert best == pytest.approx(math.sqrt(np.sum(changes**2 / variances)), rel=1e-3)
     for weights in np.random.default_rng(0).standard_normal((20, 4)):
         assert abs(weights @ changes) / math.sqrt(weights**2 @ variances) < best
+
+
+def test_a_bend_is_what_no_straight_line_explains(sweep):
+    """The contrast is the least chi-square of straight lines, which a general search finds."""
+    points = sweep.points
+    found = bend(points, "kappa")
+    contrast = found.contrast(None)
+    means = np.array([point.mean for point in points])
+    variances = np.array([point.variance for point in points])
+    logs = np.log([point.ratios["kappa"] for point in points])
+
+    def chi_square(line):
+        return float(np.sum((means - line[0] - line[1] * logs) ** 2 / variances))
+
+    least = minimize(chi_square, [1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9})
+    scattered = contrast.errors(1)[0] ** 2 - contrast.errors(1e12)[0] ** 2
+    assert contrast.change**2 / scattered == pytest.approx(least.fun, rel=1e-4)
+    assert contrast.change == pytest.approx(np.max(np.abs(means - found.others(None))))
+    # Of a straight line nothing is left.
+    straight = [
+        replace(point, prediction=replace(point.prediction, mean=np.full(2, 1 + 0.1 * log)))
+        for point, log in zip(points, logs, strict=True)
+    ]
+    assert abs(bend(straight, "kappa").contrast(None).change) < 1e-12
+
+
+def test_a_bend_is_planned_without_an_effect():
+    plan = planned("bend", kappa=[0.25, 1.0, 4.0, 16.0], dim=24, significance=2.0)
+    assert "straight line" in plan.sentence
+    assert plan.best.design.runs == 4
+
+
+def test_costs_are_counted_and_not_measured(monkeypatch):
+    def measured(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr("timeit.repeat", measured)
+    plan = planned("precision", effect=0.05, dim=[12, 24], cost=None)
+    assert [row["dim"] for row in plan.rows()] == [24, 12]
+    assert "operations" in plan.notes[-1]
 
 
 def test_forecast_is_that_of_the_runs_by_hand():
@@ -293,7 +335,7 @@ def test_a_setting_is_stated_once():
 def test_refusals_name_the_argument():
     for question, changes, message in (
         ("precission", {"effect": 0.1}, "did you mean precision"),
-        ("precision", {}, "effect must be given for precision"),
+        ("precision", {}, "one of effect, repeats and max_cost must be given for precision"),
         ("precision", {"effect": 0.1, "significance": 3.0}, "significance must be left out"),
         ("precision", {"effect": 0.1, "repeats": 4, "power": 0.9}, "must be left out"),
         (
