@@ -173,7 +173,7 @@ def list_claims(options: argparse.Namespace) -> None:
         return
     names = ("name", "subject", "title", "statement", "source")
     lines = [{name: getattr(claim, name) for name in names} for claim in CLAIMS.values()]
-    output(options, PlainRows(lines))
+    output(options, PlainRows(lines), answer=False)
 
 
 def print_claims(*, verbose: bool = False, figures: bool = False) -> None:

@@ -199,7 +199,7 @@ def curve(options: argparse.Namespace) -> int:
 
     with _open_store(options) as store:
         result = compute(store=store, band=options.band, **diagram_options(options))
-    output(options, result, **_look(options))
+    output(options, result, answer=False, **_look(options))
     return _status(options, any(result.simulated))
 
 
@@ -257,7 +257,7 @@ def phase(options: argparse.Namespace) -> int:
         diagram = phase_diagram(store=store, **axes, **parameters)
     if data is not None:
         diagram.write(data)
-    output(options, diagram)
+    output(options, diagram, answer=False)
     return _status(options, bool(diagram.simulated))
 
 

@@ -152,14 +152,12 @@ def fit(options: argparse.Namespace) -> int:
 def _check(
     options: argparse.Namespace, function: Callable[..., Checked], given: Settings
 ) -> Checked:
-    """Check, and print the result or write it to the file of -o and print what it says."""
+    """Check, print the result, and write it to the file of -o."""
     try:
         result = function(**given)
     except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
         raise ValueError(str(error)) from None
     output(options, result)
-    if options.output is not None:
-        print("\n".join(result.conclusions))
     return result
 
 

@@ -1,4 +1,4 @@
-"""Where results go: to the file of -o, or as text, CSV or JSON to stdout."""
+"""Where results go: to the file of -o, and as text, CSV or JSON to stdout."""
 
 from __future__ import annotations
 
@@ -81,15 +81,20 @@ def output(
     options: argparse.Namespace,
     result: Result,
     draw: Callable[[Figure], Any] | None = None,
+    *,
+    answer: bool = True,
     **line: Any,
 ) -> None:
-    """Write a result to the file of -o, or print it as --format says.
+    """Print a result as --format says, and write it to the file of -o.
 
     ``draw`` draws another figure than that of the result; other keywords are those of its own.
+    Where it is no answer but a long table, as of a curve, a file is written instead.
     """
-    if options.output is None:
+    if options.output is None or answer:
         print_result(result, options.format)
-    elif draw is not None and options.output.suffix in PICTURES:
+    if options.output is None:
+        return
+    if draw is not None and options.output.suffix in PICTURES:
         from iclimit.drawing import saved_figure
 
         with saved_figure(options.output, options.style, stated(options)) as figure:

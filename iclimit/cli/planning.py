@@ -145,8 +145,6 @@ def plan(options: argparse.Namespace) -> int:
         given["dim"] = [int(size) if size.is_integer() else size for size in given["dim"].tolist()]
     result = plan_runs(**given)
     output(options, result)
-    if options.output is not None:
-        print("\n".join(result.conclusions))
     if not result.proposals:
         return 1
     if options.runs is not None:

@@ -17,6 +17,10 @@ from iclimit.tables import aligned
 from iclimit.validation.instruments.fitting import Solution
 from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile
 
+# Powers of ten that numbers are written out with.
+LEAST_POWER = -3
+MOST_POWER = 4
+
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
 
@@ -273,7 +277,8 @@ class ParameterFit(Result):
             ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
             ax.text(0.02, rise, f"{level} %", transform=ax.get_yaxis_transform(), fontsize="small")
         ax.set_ylim(0, 2 * LEVELS[95])
-        finish(ax, _label(self.parameters[number]), "rise of chi-square")
+        parameter = self.parameters[number]
+        finish(ax, _label(parameter), "rise of chi-square", title=_headline(parameter))
 
     def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
         names = self.precision.names
@@ -315,6 +320,42 @@ def _sentence(minimum: Mapping[str, float]) -> str:
         f"There is another minimum at {values}, where minus twice the logarithm of the likelihood "
         f"is {minimum['rise']:.2g} higher: {reach}."
     )
+
+
+def with_error(value: float, low: float, high: float) -> str:
+    r"""Value with its error, or its two errors, in LaTeX: 0.101 \pm 0.003.
+
+    Errors have two digits if they begin with 1, otherwise one; they are two if they differ by more
+    than a tenth.
+
+    Examples
+    --------
+    >>> from iclimit.validation.instruments.fitted_parameters import with_error
+    >>> print(with_error(0.1012, 0.0983, 0.1041))
+    0.101 \pm 0.003
+    >>> print(with_error(2.34e-5, 2.1e-5, 2.9e-5))
+    (2.3_{-0.2}^{+0.6}) \times 10^{-5}
+    """
+    below = value - low
+    above = high - value
+    smaller = min(below, above)
+    if not 0 < smaller < math.inf:
+        return f"{value:.4g}"
+    power = math.floor(math.log10(max(abs(value), smaller)))
+    if not LEAST_POWER <= power <= MOST_POWER:
+        unit = 10.0**power
+        return rf"({with_error(value / unit, low / unit, high / unit)}) \times 10^{{{power}}}"
+    place = math.floor(math.log10(smaller))
+    digits = max(0, -place + (smaller < 2 * 10.0**place))
+    if abs(above - below) <= (above + below) / 20:
+        return rf"{value:.{digits}f} \pm {(above + below) / 2:.{digits}f}"
+    return f"{value:.{digits}f}_{{-{below:.{digits}f}}}^{{+{above:.{digits}f}}}"
+
+
+def _headline(parameter: FittedParameter) -> str:
+    """Fitted value with its interval of 68 %, under its symbol."""
+    value = with_error(parameter.value, parameter.low_68, parameter.high_68)
+    return f"{_label(parameter)} = ${value}$"
 
 
 def _label(parameter: FittedParameter) -> str:

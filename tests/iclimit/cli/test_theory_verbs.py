@@ -157,3 +157,11 @@ BAD = {
 def test_bad_input_is_one_line_and_status_2(command, capsys):
     """Arguments that contradict each other, or are of no use together."""
     assert BAD[command] in refused_command(capsys, command.split())
+
+
+def test_a_file_never_takes_the_answer_from_the_terminal(tmp_path, capsys):
+    for verb in ("gdpp --condition-number 100 --steps 2", "schedule --steps 2 --ratio 0.5"):
+        assert main(verb.split()) == 0
+        printed = capsys.readouterr().out
+        assert main([*verb.split(), "-o", str(tmp_path / f"{verb.split()[0]}.csv")]) == 0
+        assert capsys.readouterr().out == printed
