@@ -34,6 +34,7 @@ from .citations import cite as cite
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .diagrams import sensitivity as sensitivity
+from .diagrams import solve as solve
 from .experiment import SGD as SGD
 from .experiment import Experiment as Experiment
 from .experiment import Flow as Flow

@@ -24,11 +24,13 @@ from iclimit.cli.values import (
     parse_share,
 )
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
-from iclimit.tables import PICTURES, TABLES
+from iclimit.tables import PICTURES, TABLES, rows_text
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from iclimit.diagrams.curves import Curves
+    from iclimit.diagrams.phases import PhaseDiagram
     from iclimit.notation import Parameter
     from iclimit.runs.store import RunStore
 
@@ -51,10 +53,11 @@ input spectrum hours.
 """
 
 
-def add_quantity(parser: OneLineParser) -> None:
+def add_quantity(parser: OneLineParser, *, ends: bool = False) -> None:
     """Add the quantity, its parameters and spectra.
 
-    The parameters are those of the quantity that is among the words of the command line.
+    The parameters are those of the quantity that is among the words of the command line.  With
+    ``ends`` a range may be its two ends.
     """
     from iclimit.diagrams.quantities import QUANTITIES, TESTS
 
@@ -66,7 +69,7 @@ def add_quantity(parser: OneLineParser) -> None:
     quantity = next((QUANTITIES[word] for word in parser.words if word in QUANTITIES), None)
     names = [*quantity.all_parameters, *(TESTS if quantity.part else ())] if quantity else COMMON
     for name in dict.fromkeys(names):
-        add_flag(parser, name, type=parse_range_of(name), metavar="VALUES")
+        add_flag(parser, name, type=parse_range_of(name, ends=ends), metavar="VALUES")
     parser.set_defaults(parameters=tuple(dict.fromkeys(names)))
     spectra = add_spectra(parser)
     text = "divide each spectrum by its mean"
@@ -155,7 +158,38 @@ def _curve_flags(parser: OneLineParser) -> None:
         group.add_argument(f"--{name}", type=parse_label, metavar="TEXT", help=text)
     text = "place of the legend, such as 'upper left'; or none"
     group.add_argument("--legend", metavar="PLACE", help=text)
+    _add_points(group)
     add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
+
+
+@expects("be none or NAME,NAME=LABEL,...")
+def parse_boundaries(text: str) -> bool | dict[str, str]:
+    """Parse names of boundaries, perhaps with labels, or none."""
+    if text == "none":
+        return False
+    return {name: label for name, _, label in (part.partition("=") for part in text.split(","))}
+
+
+def _add_points(group: argparse._ActionsContainer) -> None:
+    """Add --points, --columns and --ignore, for points of one's own in a picture."""
+    text = (
+        "draw your own points (.csv, .json, .parquet): columns of the parameters, or dim, "
+        "context, tasks and prompts; value or icl, ...; perhaps standard_error or icl_se"
+    )
+    group.add_argument("--points", type=Path, metavar="FILE", help=text)
+    add_flag(group, "columns")
+    add_flag(group, "ignore", default=())
+
+
+def _own_points(options: argparse.Namespace, result: Curves | PhaseDiagram) -> dict[str, Any]:
+    """Keywords of a picture for points of one's own, whose z are printed."""
+    if options.points is None:
+        return {}
+    if options.output is None or options.output.suffix not in PICTURES:
+        raise ValueError(f"--points needs a picture: -o FILE that ends in {', '.join(PICTURES)}")
+    given = {"columns": options.columns, "ignore": options.ignore}
+    sys.stdout.write(rows_text(result.own_points(options.points, **given).rows(), options.format))
+    return given | {"points": options.points}
 
 
 def _look(options: argparse.Namespace) -> dict[str, Any]:
@@ -199,7 +233,7 @@ def curve(options: argparse.Namespace) -> int:
 
     with _open_store(options) as store:
         result = compute(store=store, band=options.band, **diagram_options(options))
-    output(options, result, answer=False, **_look(options))
+    output(options, result, answer=False, **_look(options), **_own_points(options, result))
     return _status(options, any(result.simulated))
 
 
@@ -218,6 +252,15 @@ def _phase_flags(parser: OneLineParser) -> None:
         "which the quantity changes most (default 0)"
     )
     parser.add_argument("--refine", type=int, default=0, metavar="N", help=text)
+    group = parser.add_argument_group("picture")
+    text = (
+        "boundaries that are drawn: none, or names with commas between them, as "
+        "interpolation,memorisation; NAME=LABEL writes another label (default: all)"
+    )
+    group.add_argument("--boundaries", type=parse_boundaries, metavar="NAMES", help=text)
+    text = "draw no z: neither beside simulated points nor around your own"
+    group.add_argument("--no-z", action="store_false", dest="show_z", help=text)
+    _add_points(group)
     add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
 
 
@@ -257,7 +300,10 @@ def phase(options: argparse.Namespace) -> int:
         diagram = phase_diagram(store=store, **axes, **parameters)
     if data is not None:
         diagram.write(data)
-    output(options, diagram, answer=False)
+    look = {"show_z": options.show_z} if path is not None and path.suffix in PICTURES else {}
+    if options.boundaries is not None:
+        look["boundaries"] = options.boundaries
+    output(options, diagram, answer=False, **look, **_own_points(options, diagram))
     return _status(options, bool(diagram.simulated))
 
 
@@ -306,6 +352,44 @@ def sensitivity(options: argparse.Namespace) -> None:
     names = ("quantity", *SPECTRA, "normalize", "errors")
     given = {name: getattr(options, name) for name in names}
     output(options, compute(**given, at=parameters_of(options)))
+
+
+@expects("be a number, or NAME=NUMBER as in error=1.2")
+def parse_wanted(text: str) -> float:
+    """Parse a value, perhaps with what it is a value of."""
+    return float(text.rpartition("=")[2])
+
+
+def _solve_flags(parser: OneLineParser) -> None:
+    add_quantity(parser, ends=True)
+    text = "the value of the quantity, as 1.2 or error=1.2"
+    parser.add_argument("--for", dest="equals", type=parse_wanted, required=True, help=text)
+    add_output(parser)
+
+
+@verb("solve", _solve_flags)
+def solve(options: argparse.Namespace) -> int:
+    """Find where a quantity has a value, along one parameter.
+
+    Which tau gives this error? One parameter has a range, start:stop; the others
+    are single numbers. All places in the range are found at which the quantity has
+    the value; or it is said that there is none, and how far the quantity goes.
+
+    The exit status is 0 if there is such a place, otherwise 1.
+
+    Examples
+    --------
+      iclimit solve icl_error --for error=1.2 --tau 1.1:100 --alpha 1 --kappa 0.5 --rho 0.1
+      iclimit solve icl_error --for 1 --alpha 0.1:100 --tau 4 --kappa 1 --rho 0.1 -o places.png
+      iclimit solve dmmse_icl_error --for 1.5 --theta 0:0.9 --alpha 1 --rho 0.3 --format json
+    """
+    from iclimit.diagrams.solutions import solve as compute
+
+    names = ("quantity", "equals", *SPECTRA, "normalize")
+    given = {name: getattr(options, name) for name in names}
+    result = compute(**given, **parameters_of(options))
+    output(options, result)
+    return 0 if result.roots.size else 1
 
 
 def _open_store(options: argparse.Namespace) -> AbstractContextManager[RunStore | None]:

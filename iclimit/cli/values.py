@@ -110,10 +110,15 @@ parse_seed = parse_from(0)
 parse_positive = parse_from(1)
 
 
-def parse_range_of(name: str) -> Callable[[str], np.ndarray]:
-    """Return the parser of the values of a parameter: ranges of an integer go over integers."""
+def parse_range_of(name: str, *, ends: bool = False) -> Callable[[str], np.ndarray]:
+    """Return the parser of the values of a parameter: ranges of an integer go over integers.
+
+    With ``ends`` start:stop stands for these two.
+    """
 
     def parse(text: str) -> np.ndarray:
+        if ends and text.count(":") == 1:
+            text += ":2"
         values = parse_values(text)
         if ":" in text and name in PARAMETERS and PARAMETERS[name].integer:
             import numpy as np

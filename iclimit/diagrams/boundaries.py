@@ -143,6 +143,16 @@ def boundary_curves(
     return {label: lines for label, lines in curves.items() if lines}
 
 
+def boundary_labels(quantity: str, structure: Structure | None = None) -> dict[str, str]:
+    """Labels of all boundaries of a quantity by their names."""
+    boundaries = BOUNDARIES if structure is None else structured_boundaries(structure)
+    return {
+        name: boundary.label
+        for name, boundary in boundaries.items()
+        if quantity in boundary.quantities
+    }
+
+
 def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     """Boundaries that hold for structured data, by name."""
     return {

@@ -12,11 +12,12 @@ from iclimit.diagrams.axes import log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
+from iclimit.diagrams.own_points import OwnPoint, read_points
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
-from iclimit.results import Result
+from iclimit.results import Result, Table
 
 # Integers along a curve up to which they are marked.
 _FEW = 60
@@ -133,7 +134,7 @@ class Curves(Result):
         integers stand for.  The rest is that of
         `iclimit.diagrams.labelled_arrays.labelled_values`.
         """
-        axes = self.varied | {self.x: self.grid}
+        axes = self.varied | {self.x: np.sort(self.grid)}
         values = self.values.reshape([grid.size for grid in axes.values()])
         simulated = list(itertools.chain(*self.simulated))
         predicted = list(itertools.chain(*self.finite_size))
@@ -147,6 +148,47 @@ class Curves(Result):
             more["run_sd"] = tuple(axes), self.run_sd.reshape(values.shape)
         return labelled_values(self.quantity, axes, self.fixed, values, simulated, more)
 
+    def own_points(
+        self,
+        points: object,
+        *,
+        columns: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str = (),
+    ) -> Table:
+        """Points of a table that lie on the curves, each beside the theory, with z.
+
+        Parameters
+        ----------
+        points : path, data frame, mapping of columns or sequence of rows
+            With columns of the parameters, or dim, context, tasks and prompts in their place, a
+            column ``value`` (or icl_error, icl, ...) and perhaps ``standard_error`` (``icl_se``).
+            A parameter that all curves share may be left out.
+        columns, ignore
+            What columns are called, and which are not used, as of `iclimit.check_runs`.
+
+        Raises
+        ------
+        ValueError
+            If the table cannot be read, or none of its points lies on a curve.
+        """
+        found, _ = self._own_points(points, columns, ignore)
+        return Table([point.row(self.quantity.column) for point in found])
+
+    def _own_points(
+        self, points: object, columns: Mapping[str, str] | None, ignore: Sequence[str] | str
+    ) -> tuple[list[OwnPoint], int]:
+        """Points on the curves, and how many others there are."""
+        others: dict[str, Sequence[float]] = {name: [value] for name, value in self.fixed.items()}
+        others |= {name: values.tolist() for name, values in self.varied.items()}
+        return read_points(
+            points,
+            self.quantity,
+            {self.x: np.sort(self.grid)},
+            others,
+            columns=columns,
+            ignore=ignore,
+        )
+
     def draw(
         self,
         ax: Axes,
@@ -157,6 +199,9 @@ class Curves(Result):
         ylabel: str | None = None,
         legend: bool | str | Sequence[str] = True,
         title: str | None = None,
+        points: object = None,
+        columns: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str = (),
     ) -> None:
         """Draw theory as lines, simulation as points with error bars.
 
@@ -184,6 +229,10 @@ class Curves(Result):
             entries that are shown, in their order; by default the curves come first.
         title : str, optional
             Default: the parameters that all curves share, unless the axes have a title.
+        points : table, optional
+            Points of your own, drawn with bars in the colours of their curves (`own_points`).
+        columns, ignore
+            What columns of the table are called, and which are not used.
         """
         named = label is not None
         others = bool(ax.lines)
@@ -193,8 +242,12 @@ class Curves(Result):
         names = _one_each("label", label, count)
         colours = _one_each("color", color, count)
         markers = _one_each("marker", marker, count)
+        drawn = []
         for index, name in enumerate(names):
-            _draw_curve(ax, self, index, name, colours[index], markers[index])
+            colour = _draw_curve(ax, self, index, name, colours[index], markers[index])
+            drawn.append(colour)
+        if points is not None:
+            _draw_own(ax, self, self._own_points(points, columns, ignore), drawn)
         _explain(ax, self, markers[0] or "o")
         log_axis(ax, "x", self.grid)
         _scale_values(ax)
@@ -205,7 +258,7 @@ class Curves(Result):
             ax.set_ylabel(ylabel)
         write_title(ax, title, setting_lines(self.quantity, self.fixed))
         all_finite = np.all(np.any(np.isfinite(self.values), axis=1))
-        explained = named or not all_finite or self.run_sd is not None
+        explained = named or not all_finite or self.run_sd is not None or points is not None
         place_legend(ax, legend, least=1 if explained else 2)
 
 
@@ -235,10 +288,8 @@ def _name(curves: Curves, parameters: dict[str, float], label: str | None, other
     return ", ".join(filter(None, parts))
 
 
-def _draw_curve(
-    ax: Axes, curves: Curves, index: int, label: str, colour: Any, marker: Any
-) -> None:
-    """Draw a curve with its band, finite-size prediction and simulation, if it has them."""
+def _draw_curve(ax: Axes, curves: Curves, index: int, label: str, colour: Any, marker: Any) -> Any:
+    """Draw a curve with its band, finite-size prediction and simulation; return its colour."""
     colour = _draw_theory(ax, curves, index, label, colour, marker)
     if curves.run_sd is not None:
         _draw_band(ax, curves, index, colour)
@@ -246,6 +297,27 @@ def _draw_curve(
         _draw_finite_size(ax, curves, index, colour)
     if curves.simulated:
         _draw_simulated(ax, curves, index, colour, marker or "o")
+    return colour
+
+
+def _draw_own(
+    ax: Axes, curves: Curves, own: tuple[list[OwnPoint], int], colours: Sequence[Any]
+) -> None:
+    """Draw points of the user's with bars, in the colours of their curves."""
+    points, others = own
+    for parameters, colour in zip(curves.family, colours, strict=True):
+        on_curve = [
+            point
+            for point in points
+            if all(point.parameters[name] == value for name, value in parameters.items())
+        ]
+        bars = [point.standard_error if point.standard_error > 0 else 0.0 for point in on_curve]
+        places = [point.parameters[curves.x] for point in on_curve]
+        means = [point.mean for point in on_curve]
+        style: dict[str, Any] = {"markerfacecolor": "white", "zorder": 4}
+        draw_points(ax, places, means, bars, colour, markersize=6, **style)
+    label = f"yours ({len(points)} of {len(points) + others})" if others else "yours"
+    ax.plot([], [], "o", color="0.4", markersize=6, mfc="white", label=label, gid=OURS)
 
 
 def _draw_theory(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.checks import check_choice
 from iclimit.diagrams.axes import cell_edges, log_axis
-from iclimit.diagrams.boundaries import boundary_curves
+from iclimit.diagrams.boundaries import boundary_curves, boundary_labels
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
+from iclimit.diagrams.own_points import OwnPoint, read_points
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.drawing import Axes, Figure, panels
-from iclimit.results import Result
+from iclimit.results import Result, Table
 from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
@@ -122,8 +124,76 @@ class PhaseDiagram(Result):
         values = self.values
         return labelled_values(self.quantity, axes, self.fixed, values, self.simulated, boundaries)
 
+    def own_points(
+        self,
+        points: object,
+        *,
+        columns: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str = (),
+    ) -> Table:
+        """Points of a table that lie in the diagram, each beside the theory, with z.
+
+        Parameters
+        ----------
+        points, columns, ignore
+            As of `iclimit.diagrams.curves.Curves.own_points`.
+
+        Raises
+        ------
+        ValueError
+            If the table cannot be read, or none of its points has the parameters of the diagram.
+        """
+        found, _ = self._own_points(points, columns, ignore)
+        return Table([point.row(self.quantity.column) for point in found])
+
+    def _own_points(
+        self, points: object, columns: Mapping[str, str] | None, ignore: Sequence[str] | str
+    ) -> tuple[list[OwnPoint], int]:
+        """Points that have the parameters of the diagram, and how many others there are."""
+        others = {name: [value] for name, value in self.fixed.items()}
+        axes = {self.x: self.x_grid, self.y: self.y_grid}
+        return read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
+
+    def shown_boundaries(
+        self, boundaries: bool | Sequence[str] | Mapping[str, str] = True
+    ) -> dict[str, list[np.ndarray]]:
+        """Boundaries that are chosen by name, {label: list of lines}.
+
+        Parameters
+        ----------
+        boundaries : bool, sequence of str or mapping
+            All or none of them; those of these names (`iclimit.diagrams.boundaries.BOUNDARIES`);
+            or names with labels of your own, empty for those that they have.
+
+        Raises
+        ------
+        ValueError
+            If no boundary of the quantity has such a name.
+        """
+        if isinstance(boundaries, bool):
+            return self.boundaries if boundaries else {}
+        known = boundary_labels(self.quantity.name, self.quantity.structure)
+        for name in boundaries:
+            check_choice("boundaries", name, known)
+        own = boundaries if isinstance(boundaries, Mapping) else {}
+        return {
+            own.get(name) or known[name]: self.boundaries[known[name]]
+            for name in boundaries
+            if known[name] in self.boundaries
+        }
+
     def draw(
-        self, ax: Axes, *, legend: bool = True, title: str | None = None, errors: bool = False
+        self,
+        ax: Axes,
+        *,
+        legend: bool = True,
+        title: str | None = None,
+        errors: bool = False,
+        boundaries: bool | Sequence[str] | Mapping[str, str] = True,
+        points: object = None,
+        columns: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str = (),
+        show_z: bool = True,
     ) -> None:
         """Draw the diagram with contours and boundaries.
 
@@ -143,41 +213,70 @@ class PhaseDiagram(Result):
             Draw the z of the simulated points over the boundaries instead.  The colours end at the
             largest z that so many points reach by chance one time in a thousand.  Points beyond it
             have a black edge.
+        boundaries : bool, sequence of str or mapping
+            Which boundaries are drawn, as of `shown_boundaries`.
+        points : table, optional
+            Points of your own, drawn as rings (`own_points`): filled with the colour of their
+            value, and with the colour of their z around it, blue below the theory and red above.
+        columns, ignore
+            What columns of the table are called, and which are not used.
+        show_z : bool
+            Whether z is shown: as the colour of rings, and in the panel of simulated points.
 
         Raises
         ------
         ValueError
             If errors are to be drawn, and nothing was simulated.
         """
+        shown = self.shown_boundaries(boundaries)
         if errors:
-            _draw_errors(self, ax)
-        else:
-            _draw_diagram(self, ax, legend, title)
+            _draw_errors(self, ax, shown)
+            return
+        mesh, handles = _draw_diagram(self, ax, shown)
+        if points is not None:
+            own = self._own_points(points, columns, ignore)
+            handles.append(_draw_own(self, ax, own, mesh, show_z=show_z))
+        _label(self, ax, handles, legend, title)
 
-    def draw_figure(self, figure: Figure, /, *, errors: bool = False, **line: Any) -> Axes:
+    def draw_figure(
+        self,
+        figure: Figure,
+        /,
+        *,
+        errors: bool = False,
+        boundaries: bool | Sequence[str] | Mapping[str, str] = True,
+        show_z: bool = True,
+        **line: Any,
+    ) -> Axes:
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
-        rows = len(self.boundaries) + bool(self.simulated) + bool(self.quantity.structure)
-        beside = not errors and any(value.z is not None for value in self.simulated)
-        columns = 2 if beside else 1
+        shown = self.shown_boundaries(boundaries)
+        rows = len(shown) + bool(self.simulated) + bool(self.quantity.structure)
+        rows += line.get("points") is not None
+        compared = any(value.z is not None for value in self.simulated)
+        beside = compared and show_z and not errors
+        panel_count = 2 if beside else 1
         height = 4.0 + _LEGEND_ROW * rows
-        first, *right = panels(figure, columns, width=6.4 * columns, height=height)
+        first, *right = panels(figure, panel_count, width=6.4 * panel_count, height=height)
         if beside:
-            self.draw(right[0], errors=True)
-        self.draw(first, errors=errors, **line)
+            self.draw(right[0], errors=True, boundaries=boundaries)
+        self.draw(first, errors=errors, boundaries=boundaries, show_z=show_z, **line)
         return first
 
 
 def _draw_diagram(
-    diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None
-) -> None:
-    """Draw the values with contours, boundaries and simulated points."""
+    diagram: PhaseDiagram, ax: Axes, boundaries: Mapping[str, list[np.ndarray]]
+) -> tuple[Any, list[Artist]]:
+    """Draw the values with contours, boundaries and simulated points; return what explains them.
+
+    That is the coloured mesh, and the entries of a legend.
+    """
     from matplotlib.patches import Patch
 
     for name, grid in ((diagram.x, diagram.x_grid), (diagram.y, diagram.y_grid)):
         if not np.all(np.isfinite(grid)):
             raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
     mesh = _draw_values(diagram, ax)
-    handles = _draw_boundaries(diagram, ax)
+    handles = _draw_boundaries(boundaries, ax)
     if np.any(np.isinf(diagram.values)):
         handles.append(Patch(color=_INFINITE, label="infinite"))
     if diagram.simulated:
@@ -187,10 +286,44 @@ def _draw_diagram(
         dots = _draw_dots(diagram, diagram.simulated, ax, values, s=34, label=label, **colours)
         dots.set_linewidth(0.8)
         handles.append(dots)
-    _label(diagram, ax, handles, legend, title)
+    return mesh, handles
 
 
-def _draw_errors(diagram: PhaseDiagram, ax: Axes) -> None:
+def _draw_own(
+    diagram: PhaseDiagram, ax: Axes, own: tuple[list[OwnPoint], int], mesh: Any, *, show_z: bool
+) -> Artist:
+    """Draw points of the user's as rings in the colour of their z; return the legend's entry."""
+    from matplotlib import cm, colormaps
+    from matplotlib.colors import Normalize
+    from matplotlib.lines import Line2D
+
+    points, others = own
+    x = [point.parameters[diagram.x] for point in points]
+    y = [point.parameters[diagram.y] for point in points]
+    z = np.array([point.z for point in points])
+    label = f"yours ({len(points)} of {len(points) + others})" if others else "yours"
+    fill: dict[str, Any] = {"norm": mesh.norm, "cmap": mesh.cmap, "zorder": 5}
+    means = [point.mean for point in points]
+    compared = show_z and bool(np.any(np.isfinite(z)))
+    edges: Any = "0.15"
+    if compared:
+        allowed = z_threshold(int(np.sum(np.isfinite(z))))
+        scale = cm.ScalarMappable(Normalize(-allowed, allowed), colormaps["coolwarm"])
+        edges = np.where(np.isfinite(z)[:, None], scale.to_rgba(np.nan_to_num(z)), 1.0)
+        bar = ax.figure.colorbar(scale, ax=ax, location="bottom", shrink=0.6, aspect=30)
+        bar.set_label("$z$ of your points against theory (rings)", fontsize="small")
+    # A white rim tells the ring from the map, and from the value inside.
+    ax.scatter(x, y, s=170, c="white", zorder=4, clip_on=False)
+    ax.scatter(x, y, s=130, c=edges, zorder=4.5, clip_on=False)
+    ax.scatter(x, y, s=52, c="white", zorder=4.6, clip_on=False)
+    ax.scatter(x, y, s=34, c=means, clip_on=False, **fill)
+    style: dict[str, Any] = {"markeredgecolor": "0.15", "markerfacecolor": "white"}
+    return Line2D([], [], linestyle="none", marker="o", markersize=8, label=label, **style)
+
+
+def _draw_errors(
+    diagram: PhaseDiagram, ax: Axes, boundaries: Mapping[str, list[np.ndarray]]
+) -> None:
     """Draw the z of the simulated points over the boundaries."""
     compared = [v for v in diagram.simulated if v.z is not None]
     if not compared:
@@ -201,7 +334,7 @@ def _draw_errors(diagram: PhaseDiagram, ax: Axes) -> None:
     colours = {"cmap": "RdBu_r", "vmin": -allowed, "vmax": allowed, "edgecolors": edges}
     dots = _draw_dots(diagram, compared, ax, z, s=60, **colours)
     ax.figure.colorbar(dots, ax=ax, label="$z$ of simulation against theory")
-    _draw_boundaries(diagram, ax)
+    _draw_boundaries(boundaries, ax)
     ax.set(xlim=diagram.x_grid[[0, -1]], ylim=diagram.y_grid[[0, -1]])
     _label(diagram, ax, [], legend=False, title="")
     ax.set_title(
@@ -269,14 +402,14 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     return mesh
 
 
-def _draw_boundaries(diagram: PhaseDiagram, ax: Axes) -> list[Artist]:
+def _draw_boundaries(boundaries: Mapping[str, list[np.ndarray]], ax: Axes) -> list[Artist]:
     from matplotlib import rcParams
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import Normal, Stroke
 
     handles: list[Artist] = []
     width = 1.1 * rcParams["lines.linewidth"]
-    for index, (label, lines) in enumerate(diagram.boundaries.items()):
+    for index, (label, lines) in enumerate(boundaries.items()):
         style: dict[str, Any] = {
             "color": _BOUNDARY_COLOURS[index % len(_BOUNDARY_COLOURS)],
             "linestyle": _STYLES[index % len(_STYLES)],

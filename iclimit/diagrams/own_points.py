@@ -1,0 +1,197 @@
+"""Points of one's own on curves and phase diagrams: a table, read and compared with the theory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.diagrams.quantities import Quantity
+from iclimit.diagrams.simulated_points import is_near
+from iclimit.notation import RATIOS, did_you_mean, ratios_of
+from iclimit.validation.instruments.reading import Table, read_table
+
+# Integers of a run, of which a table may have the dimension and some others in place of ratios.
+SIZES = ("dim", "context", "tasks", "prompts")
+
+# Task sets of predictions at finite size.
+DRAWS = 32
+
+# What other columns of errors than standard_error are called.
+ERROR_ENDING = "_se"
+
+
+@dataclass(frozen=True)
+class OwnPoint:
+    """A value of the user's beside the theory.
+
+    Attributes
+    ----------
+    parameters : dict
+        Parameters of the quantity.
+    mean : float
+        The value.
+    standard_error : float
+        Its standard error; NaN if it is not known.
+    theory : float
+        The limit, or the prediction for the integers if the table has the dimension.
+    z : float
+        Deviation in standard errors; NaN if none is known.
+    """
+
+    parameters: dict[str, float]
+    mean: float
+    standard_error: float
+    theory: float
+    z: float
+
+    def row(self, column: str) -> dict[str, Any]:
+        """Row of a table, with the value in this column."""
+        numbers = {column: self.mean, "standard_error": self.standard_error}
+        numbers |= {"theory": self.theory, "z": self.z}
+        known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+        return {**self.parameters, **known}
+
+
+def read_points(
+    table: object,
+    quantity: Quantity,
+    axes: Mapping[str, np.ndarray],
+    others: Mapping[str, Sequence[float]],
+    *,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+) -> tuple[list[OwnPoint], int]:
+    """Read points; return those that belong to a picture, and how many others there are.
+
+    Parameters
+    ----------
+    table : path, data frame, mapping of columns or sequence of rows
+        Columns are the parameters of the quantity, or dim with context, tasks and prompts in their
+        place; the value (``value``, or what the quantity is called: icl_error, icl); and perhaps
+        its standard error (``standard_error``, ``icl_se``).
+    quantity : Quantity
+        What is drawn.
+    axes : mapping of arrays
+        Parameters that every row must have, with their grids: rows beyond these do not belong to
+        the picture.
+    others : mapping of sequences
+        Values of the other parameters in the picture, for those that the table leaves out.  A row
+        belongs to the picture if its parameters are near some of these.
+    columns, ignore
+        As of `read_table`.
+
+    Raises
+    ------
+    ValueError
+        If the table cannot be read, a column is missing, or no row belongs to the picture.
+    """
+    names = list(dict.fromkeys(["value", quantity.name, *filter(None, [quantity.part])]))
+    errors = ["standard_error", *(f"{name}{ERROR_ENDING}" for name in names)]
+    known = [*quantity.all_parameters, *SIZES, *names, *errors]
+
+    def hint(name: str) -> str:
+        return did_you_mean(name, known)
+
+    entries = read_table(
+        table, list(dict.fromkeys(known)), columns=columns, ignore=ignore, hint=hint
+    )
+    values = _one_of(entries, names)
+    if values is None:
+        raise ValueError(f"the table must have a column {names[-1]} (columns={{'value': ...}})")
+    scatter = _one_of(entries, errors, "[0, inf)")
+    numbers = {
+        name: entries.numbers(name) for name in known[: -len(names + errors)] if name in entries
+    }
+    for name in numbers.keys() - {*axes, *others, *SIZES}:
+        raise ValueError(
+            f"the picture has no {name}: compute it with one, or ignore the column "
+            f"{entries.names[name]!r}"
+        )
+    points = []
+    for row, value in enumerate(values):
+        given = {name: column[row] for name, column in numbers.items()}
+        given |= _ratios(given)
+        if missing := [name for name in axes if name not in given]:
+            raise ValueError(
+                f"the table must have a column {missing[0]} (columns={{{missing[0]!r}: ...}})"
+                + (", or dim with context, tasks and prompts" if missing[0] in RATIOS else "")
+            )
+        placed = _placed(given, axes, others)
+        if placed is not None:
+            error = math.nan if scatter is None else scatter[row]
+            points.append(_compared(quantity, placed, given, value, error))
+    if not points:
+        stated = ", ".join(f"{name} = {values[0]:g}" for name, values in others.items())
+        raise ValueError(f"no row of the table belongs to the picture, which has {stated}")
+    return points, len(values) - len(points)
+
+
+def _one_of(
+    entries: Table, names: Sequence[str], allowed: str = "(-inf, inf)"
+) -> list[float] | None:
+    """Numbers of the one column that has one of these names, if there is one."""
+    present = [name for name in names if name in entries]
+    if len(present) > 1:
+        raise ValueError(f"the table has both {present[0]} and {present[1]}: ignore one of them")
+    return entries.numbers(present[0], allowed) if present else None
+
+
+def _ratios(given: Mapping[str, float]) -> dict[str, float]:
+    """Parameters that the integers of a row stand for."""
+    if "dim" not in given:
+        return {}
+    sizes = {name: given[name] for name in SIZES[1:] if name in given}
+    return ratios_of(int(given["dim"]), **sizes)
+
+
+def _placed(
+    given: Mapping[str, float],
+    axes: Mapping[str, np.ndarray],
+    others: Mapping[str, Sequence[float]],
+) -> dict[str, float] | None:
+    """Parameters of the place of a row in a picture; None if it does not belong there."""
+    place = {name: given[name] for name in axes}
+    if not all(grid[0] <= place[name] <= grid[-1] for name, grid in axes.items()):
+        return None
+    for name, values in others.items():
+        value = given.get(name, values[0])
+        if name not in given and len(values) > 1:
+            raise ValueError(
+                f"the table must have a column {name}, which has several values in the picture"
+            )
+        nearest = min(values, key=lambda other: abs(other - value))
+        if not is_near(value, nearest):
+            return None
+        place[name] = nearest
+    return place
+
+
+def _compared(
+    quantity: Quantity,
+    place: Mapping[str, float],
+    given: Mapping[str, float],
+    value: float,
+    error: float,
+) -> OwnPoint:
+    """A point beside the theory: that of its integers, if it has them, otherwise the limit."""
+    own = {name: given.get(name, number) for name, number in place.items()}
+    doubt = 0.0
+    if set(SIZES) <= given.keys() and quantity.simulated and quantity.structure is None:
+        sizes = {
+            name: given[name] if math.isinf(given[name]) else int(given[name]) for name in SIZES
+        }
+        noise = {name: own[name] for name in ("rho", "ridge") if name in own}
+        predicted = finite_size_errors(**sizes, **noise, draws=DRAWS, rng=0)
+        estimate = getattr(predicted, quantity.part)
+        theory = float(estimate.mean)
+        doubt = math.hypot(estimate.standard_error, predicted.uncertainty / 2 * theory)
+    else:
+        theory = float(quantity.evaluate(own))
+    total = math.hypot(error, doubt)
+    z = (value - theory) / total if error > 0 and math.isfinite(theory) else math.nan
+    return OwnPoint(dict(place), value, error, theory, z)
