@@ -25,6 +25,10 @@ Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 ROUNDING = 1e-12
 
 
+# Most choices that a message lists, and those that it has of more.
+MOST_LISTED = 25
+FEW_LISTED = 3
+
 # Largest integer of a run: that of the numbers that arrays count with.
 LARGEST_INTEGER = 2**63 - 1
 
@@ -146,7 +150,22 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise a ValueError unless value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         meant = did_you_mean(str(value), choices)
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{meant}")
+        names = [*choices]
+        if len(names) > MOST_LISTED:
+            names = [*names[:FEW_LISTED], f"... ({len(names)} names)"]
+        raise ValueError(f"{name} must be one of {', '.join(names)}, got {shown(value)}{meant}")
+
+
+def check_memory(name: str, value: int, size: float) -> None:
+    """Raise a ValueError if what an argument asks for takes more bytes than are free."""
+    import psutil  # loads for some milliseconds
+
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise ValueError(
+            f"{name} must be so small that they fit into memory, got {value}: they take "
+            f"{size / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free"
+        )
 
 
 def check_shape(name: str, array: ArrayLike, *shapes: tuple[int | None, ...]) -> None:

@@ -644,6 +644,14 @@ def _training(stated: Mapping[str, Any]) -> Training:
     return Ridge(own.get("ridge", 0.0))
 
 
+def check_is_experiment(run: object) -> None:
+    """Raise a TypeError for what is no experiment; of a point it says what is missing."""
+    if isinstance(run, Experiment):
+        return
+    hint = "; a Point is run at a dimension: point.at(dim=40)" if isinstance(run, Point) else ""
+    raise TypeError(f"run must be an Experiment, got {run!r}{hint}")
+
+
 def _problem(stated: Mapping[str, Any]) -> Problem:
     """Law of the training prompts, from flat keywords."""
     law = {name: stated[name] for name in _OF_PROBLEM if name in stated}

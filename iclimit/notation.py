@@ -135,6 +135,13 @@ class Parameter:
         return f"an integer {self.range}".removesuffix(" and finite")
 
 
+# Arguments by name that a message shows.
+MOST_SHOWN = 5
+
+# Fewest letters of a name that stand for it, as icl for icl_error.
+SHORTEST_START = 3
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Hint for an error message at the name that was probably meant; empty if there is none.
 
@@ -147,6 +154,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         row = min(meant, key=lambda row: row.synonyms.index(name))
         return f"; did you mean {row.name} ({re.split('[:;,(]', row.meaning)[0].strip()})?"
     near = difflib.get_close_matches(name, known, 1)
+    if not near and len(name) >= SHORTEST_START:
+        near = sorted((longer for longer in known if longer.startswith(name)), key=len)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -181,6 +190,14 @@ def attach_shelf(package: str, file: str) -> list[str]:
     return sorted(names)
 
 
+def _by_name_only(function: Function) -> list[str]:
+    """First arguments that are taken by name only."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return ["NAME"]
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY][:MOST_SHOWN]
+
+
 def explaining(function: Function) -> Function:
     """Return a function that says by name which keyword arguments are missing or unknown."""
 
@@ -197,6 +214,12 @@ def explaining(function: Function) -> Function:
             if missing := re.search(r"missing \d+ required .*argument.*?: (.*)", str(error)):
                 needed = ", ".join(re.findall(r"'(\w+)'", missing[1]))
                 raise TypeError(f"{label} needs {needed}, got {', '.join(named)}") from None
+            if counts := re.search(r"takes (.*?) positional arguments? but (\d+)", str(error)):
+                needed = ", ".join(f"{name}=..." for name in _by_name_only(function))
+                raise TypeError(
+                    f"{label} takes {counts[1]} arguments without their names, and others as "
+                    f"{needed}; got {counts[2]} without"
+                ) from None
             if "unexpected keyword argument" not in str(error):
                 raise
         known = [name for name in inspect.signature(function).parameters if name != "self"]

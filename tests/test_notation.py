@@ -85,9 +85,13 @@ def test_missing_arguments_are_named():
     type_error(r"^Problem needs dim, got context$", iclimit.Problem, context=3)
 
 
+def test_arguments_without_names_are_answered_with_their_names():
+    message = r"^icl_error takes 0 arguments .* as tau=\.\.\., alpha=\.\.\., .*; got 1 without$"
+    type_error(message, iclimit.icl_error, 1, alpha=1, kappa=1, rho=0)
+    type_error(r"^curve takes 1 arguments .* NAME=", iclimit.curve, "icl_error", [1, 2])
+
+
 def test_other_errors_of_a_call_are_as_they_are():
-    with pytest.raises(TypeError, match=r"takes 0 positional arguments but 1"):
-        iclimit.icl_error(1, alpha=1, kappa=1, rho=0)
     with pytest.raises(TypeError, match="tau must be a real number or an array, got 'a'"):
         iclimit.icl_error(tau="a", alpha=1, kappa=1, rho=0)
 

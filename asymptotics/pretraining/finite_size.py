@@ -37,7 +37,7 @@ from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, parse_array, parse_gates
-from iclimit.experiment import Experiment, Ridge, check_training
+from iclimit.experiment import Experiment, Ridge, check_is_experiment, check_training
 from iclimit.prediction import Prediction
 from iclimit.problem import Problem, check_problem
 from iclimit.statement import named_cell
@@ -462,8 +462,7 @@ def check_known(run: Experiment) -> None:
     ValueError
         If it has parts that are not known here.
     """
-    if not isinstance(run, Experiment):
-        raise TypeError(f"run must be an Experiment, got {run!r}")
+    check_is_experiment(run)
     check_training(run, Ridge)
     check_problem(run.problem, *KNOWN)
     check_problem(run.tests.problem, *KNOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from iclimit.problem import Problem
     from iclimit.statement import Derived
     from iclimit.validation import CurveCheck, CurveFit, RunCheck, RunFit
+    from iclimit.validation.instruments.models.files import PromptFile
 
 Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit")
 
@@ -392,6 +394,7 @@ def prompts(options: argparse.Namespace) -> None:
 
     law = parse_problem(options)
     written = PromptFile(law, options.test_prompts, options.rng, options.float32)
+    _check_room(options.output, options.test_prompts, written)
     write_prompts(options.output, written)
     sections = [
         {"section": section.name, "prompts": len(section), "question": section.description}
@@ -404,6 +407,18 @@ def prompts(options: argparse.Namespace) -> None:
         f"iclimit probe {options.output} PREDICTIONS",
         file=sys.stderr,
     )
+
+
+def _check_room(path: Path, test_prompts: int, written: PromptFile) -> None:
+    """Refuse a file that the disk has no room for."""
+    law = written.problem
+    size = (law.context + 1) * (law.dim + 1) * (4 if written.float32 else 8) * len(written)
+    free = shutil.disk_usage(path.resolve().parent).free
+    if size > free:
+        raise ValueError(
+            f"--test-prompts must be so small that the file fits on the disk, got {test_prompts}: "
+            f"it takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free"
+        )
 
 
 def _probe_flags(parser: OneLineParser) -> None:

@@ -44,7 +44,8 @@ def learning_rate(options: argparse.Namespace) -> None:
 
     Compute the learning rate with which one step of gradient descent on the
     context has the least expected loss, and that loss: the mean squared error on
-    a noisy query label. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
+    a noisy query label, between the variance of that noise and null, the loss of
+    predicting zero. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
     LAW is gaussian, uniform, rademacher, laplace, or the moments m2,m4 of any other.
 
     Examples
@@ -56,7 +57,11 @@ def learning_rate(options: argparse.Namespace) -> None:
     """
     import numpy as np
 
-    from iclimit.asymptotics.descent import derive_learning_rate, optimal_learning_rate
+    from iclimit.asymptotics.descent import (
+        derive_learning_rate,
+        learning_rate_loss,
+        optimal_learning_rate,
+    )
     from iclimit.results import PlainRows
 
     given = arguments(options, optimal_learning_rate)
@@ -77,7 +82,8 @@ def learning_rate(options: argparse.Namespace) -> None:
     grid = {name: axis.ravel() for name, axis in zip(AXES, axes, strict=True)}
     best = optimal_learning_rate(**given | grid)
     grid |= {name: grid[name].astype(int) for name in sizes}
-    output(options, PlainRows.of(grid | {"rate": best.rate, "loss": best.loss}))
+    null = learning_rate_loss(0.0, **given | grid)
+    output(options, PlainRows.of(grid | {"rate": best.rate, "loss": best.loss, "null": null}))
 
 
 def _schedule_flags(parser: argparse.ArgumentParser) -> None:
@@ -180,4 +186,12 @@ def gdpp(options: argparse.Namespace) -> None:
         log_scale(ax, "y")
         place_legend(ax, legend=True)
 
-    output(options, condition_number_schedule(**setting), draw)
+    schedule = condition_number_schedule(**setting)
+    output(options, schedule, draw)
+    if options.format == "text":
+        condition = schedule.condition_number
+        layers = len(schedule.gammas)
+        print(
+            f"{layers} layer{'' if layers == 1 else 's'}: condition number {condition[0]:.4g} to "
+            f"{condition[-1]:.4g}, which exceeds 1 by {schedule.excess[-1]:.4g}"
+        )

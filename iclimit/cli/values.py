@@ -53,6 +53,11 @@ def parse_values(text: str) -> np.ndarray:
 
     from iclimit.grids import geometric_grid, linear_grid
 
+    if text.count(":") == 1:
+        raise argparse.ArgumentTypeError(
+            f"must be a number, a list a,b,c or a range start:stop:points[:log], got {text!r}; "
+            f"did you mean {text}:100?"
+        )
     if ":" not in text:
         values = np.array([float(part) for part in text.split(",")])
         if np.any(np.isnan(values)):

@@ -13,7 +13,7 @@ from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
 from iclimit.diagrams.own_points import OwnPoint, read_points
-from iclimit.diagrams.quantities import Quantity
+from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
@@ -74,13 +74,21 @@ class Curves(Result):
     band: int | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Theory, finite-size prediction and simulation as rows of a table, in long form."""
+        """Theory, finite-size prediction and simulation as rows of a table, in long form.
+
+        Errors of structured data have that of predicting zero beside them, as ``null``.
+        """
         bands = [[]] * len(self.values) if self.run_sd is None else self.run_sd.tolist()
         rows = [
             self._row("theory", parameters | {self.x: x}, value) | ({"run_sd": sd} if band else {})
             for parameters, line, band in zip(self.family, self.values, bands, strict=True)
             for x, value, sd in itertools.zip_longest(self.grid.tolist(), line.tolist(), band)
         ]
+        if self.quantity.structure is not None and self.quantity.part in ("icl", "idg"):
+            null = find_quantity("null_error", self.quantity.structure)
+            for row in rows:
+                at = {name: row[name] for name in null.all_parameters if name in row}
+                row["null"] = float(null.evaluate(at))
         for value in itertools.chain(*self.simulated):
             rows.extend(self._simulated_rows(value))
         for sized in itertools.chain(*self.finite_size):

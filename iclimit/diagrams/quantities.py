@@ -32,6 +32,12 @@ _STRUCTURED_BLOCK = 2**9
 # Factor from a tau at which errors diverge to a tau next to it.
 _NEAR = 1 + 1e-6
 
+# Other arguments of `curve` and `phase_diagram`, for hints.
+OPTIONS = (
+    *("simulation", "band", "refine", "task_spectrum", "test_spectrum", "input_spectrum"),
+    *("normalize", "store", "jobs", "backend", "progress"),
+)
+
 # Parameters that quantities of structured data take besides their own.
 TESTS = ("test_alpha", "test_rho")
 
@@ -311,7 +317,7 @@ def get_quantity(
             hint = " without a spectrum" if chosen.part and parameter in TESTS else ""
             raise ValueError(
                 f"{chosen.name} takes {', '.join(known)}{hint}, "
-                f"got {parameter!r}{did_you_mean(parameter, known)}"
+                f"got {parameter!r}{did_you_mean(parameter, [*known, *OPTIONS])}"
             )
     missing = [p for p in chosen.parameters if p not in parameters]
     if missing:

@@ -23,6 +23,7 @@ from iclimit.diagrams.simulation import (
     predict_lines,
     simulate_values,
 )
+from iclimit.notation import explaining
 from iclimit.runs.store import RunStore
 
 # Between neighbours on the grid a smooth curve changes by less than this factor; beside a pole the
@@ -36,6 +37,7 @@ _CANDIDATES = 4
 _CLEAR = 1 - 1e-4
 
 
+@explaining
 def curve(
     quantity: str | Callable[..., Any],
     *,
@@ -218,6 +220,7 @@ def _turns(values: np.ndarray, points: int) -> np.ndarray:
     return turns[clear & smooth]
 
 
+@explaining
 def phase_diagram(
     quantity: str | Callable[..., Any],
     *,

@@ -12,7 +12,7 @@ from iclimit.diagrams.axes import parse_axis
 from iclimit.diagrams.derivatives import NoSlope, slope_of
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.drawing import Axes
-from iclimit.notation import did_you_mean
+from iclimit.notation import did_you_mean, explaining
 from iclimit.results import Estimate, Result
 from iclimit.tables import aligned
 
@@ -86,6 +86,7 @@ class Sensitivity(Result):
         return "\n".join([f"{self.quantity.name} = {value}", *table, *missing])
 
 
+@explaining
 def sensitivity(
     quantity: str | Callable[..., Any],
     *,

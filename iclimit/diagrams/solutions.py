@@ -13,6 +13,7 @@ from iclimit.diagrams.axes import parse_axis
 from iclimit.diagrams.curves import Curves
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.drawing import Axes
+from iclimit.notation import explaining
 from iclimit.results import Result
 
 # Places of the range at which the quantity is computed; roots between neighbours are found if it
@@ -107,6 +108,7 @@ class Solution(Result):
         ax.plot(self.roots, self.values, "o", color="k", clip_on=False)
 
 
+@explaining
 def solve(
     quantity: str | Callable[..., Any],
     *,

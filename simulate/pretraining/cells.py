@@ -9,8 +9,8 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import by_name, check_arguments, check_choice, given
-from iclimit.experiment import SGD, Experiment, Flow
+from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
+from iclimit.experiment import SGD, Experiment, Flow, check_is_experiment
 from iclimit.problem import check_problem
 from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
@@ -50,6 +50,9 @@ _KNOWN = (
 
 # Test prompts per error where it is not exact.
 TEST_PROMPTS = 10_000
+
+# Bytes of a run for each prompt and dimension: queries and summaries, with copies.
+BYTES = 24
 
 SAMPLERS = ("auto", "summaries", "tokens")
 
@@ -273,6 +276,8 @@ def sample(
     check_arguments(repeats=repeats, first_repeat=first_repeat)
     check_choice("sampler", sampler, SAMPLERS)
     arrays = get_backend(backend)
+    if backend == "numpy" and not isinstance(run.training, SGD):
+        check_memory("prompts", run.prompts, BYTES * run.prompts * run.dim)
     problem = run.problem
     test = run.tests
     sampler = _chosen_sampler(run, sampler)
@@ -312,8 +317,7 @@ def check_experiment(run: Experiment) -> None:
     ValueError
         If it has parts that are not known here.
     """
-    if not isinstance(run, Experiment):
-        raise TypeError(f"run must be an Experiment, got {run!r}")
+    check_is_experiment(run)
     if run.balanced:
         raise ValueError("run must not be balanced here: every prompt draws its task")
     check_problem(run.problem, *_KNOWN)

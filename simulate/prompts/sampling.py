@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_shape
+from iclimit.checks import check_memory, check_shape
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.simulate.arrays import (
     Array,
@@ -105,6 +105,7 @@ def sample_prompts(problem: Problem, count: int, *, rng: Seed) -> Prompts:
     >>> prompts.inputs.shape, prompts.labels.shape, prompts.query.shape
     ((3, 40, 20), (3, 40), (3, 20))
     """
+    check_memory("count", count, 8 * count * (problem.context + 1) * (problem.dim + 1))
     return concatenate_fields(prompt_blocks(problem, count, rng=rng))
 
 

@@ -10,7 +10,9 @@ from refusals import value_error
 import iclimit
 from iclimit.checks import (
     check_arguments,
+    check_choice,
     check_integers,
+    check_memory,
     check_positive,
     given,
     parse_array,
@@ -90,3 +92,16 @@ def test_tasks_are_a_number_or_vectors():
     assert (count, tasks.tolist()) == (1, [[1.0, 2.0]])
     for wrong in (0, 1.5, [[1, 2, 3]], [[1, math.nan]]):
         value_error("tasks must", parse_tasks, wrong, 2)
+
+
+def test_long_lists_of_choices_are_cut():
+    names = [f"name_{number}" for number in range(200)]
+    message = r"^kind must be one of name_0, name_1, name_2, \.\.\. \(200 names\), got 'x'$"
+    value_error(message, check_choice, "kind", "x", names)
+    value_error("did you mean icl_error", check_choice, "kind", "icl", [*names, "icl_error"])
+
+
+def test_what_memory_has_no_room_for_is_refused():
+    check_memory("prompts", 3, 1e3)
+    message = r"^prompts must be so small .* got 7: they take 1e\+06 GB"
+    value_error(message, check_memory, "prompts", 7, 1e15)

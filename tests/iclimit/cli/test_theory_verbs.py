@@ -4,8 +4,10 @@ import csv
 import io
 import itertools
 import json
+import math
 import shlex
 
+import numpy as np
 import pytest
 from reference_pictures import assert_looks_as_before
 from refusals import refused_command
@@ -111,7 +113,9 @@ def test_layers_of_gdpp(flags, setting, method, capsys):
 
 def test_what_a_float_near_one_cannot_hold_is_printed(capsys):
     assert main(["gdpp", "--condition-number", "10", "--tol", "1e-30"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1].split()
+    *_, line, sentence = capsys.readouterr().out.splitlines()
+    assert "condition number 10 to 1, which exceeds 1 by" in sentence
+    last = line.split()
     assert last[2] == "1"
     assert 0 < float(last[3]) < 1e-30
 
@@ -165,3 +169,14 @@ def test_a_file_never_takes_the_answer_from_the_terminal(tmp_path, capsys):
         printed = capsys.readouterr().out
         assert main([*verb.split(), "-o", str(tmp_path / f"{verb.split()[0]}.csv")]) == 0
         assert capsys.readouterr().out == printed
+
+
+def test_null_is_the_mean_square_of_the_labels(capsys):
+    """Labels of random prompts, with the standard error of their mean square."""
+    verb = "learning-rate --context 5 --dim 4 --input-law uniform --noise-variance 0.2"
+    (row,) = rows(capsys, f"{verb} --task-variance 2")
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (10**5, 4))
+    w = rng.normal(0, math.sqrt(2), (10**5, 4))
+    squares = (np.sum(x * w, axis=1) + rng.normal(0, math.sqrt(0.2), 10**5)) ** 2
+    assert abs(np.mean(squares) - row["null"]) < 4 * np.std(squares) / math.sqrt(10**5)

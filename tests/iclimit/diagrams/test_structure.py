@@ -363,3 +363,13 @@ def test_wrong_uses_are_told(command, message, capsys):
         setting += " --tau 1:2:3 --kappa 1"
     assert main(["curve", *command.split(), *setting.split()]) == (1 if ".csv" in message else 2)
     assert message in capsys.readouterr().err
+
+
+def test_errors_of_own_spectra_stand_beside_that_of_predicting_zero():
+    """Labels have the mean square of the eigenvalues plus the noise."""
+    spectrum = {"task_spectrum": "atoms:0.4,1.6", "input_spectrum": "atoms:0.5,2.5"}
+    curves = iclimit.curve("icl_error", tau=[2.0, 3.0], alpha=1.0, kappa=1.0, rho=0.1, **spectrum)
+    expected = (0.4 * 0.5 + 1.6 * 2.5) / 2 + 0.1
+    assert [row["null"] for row in curves.rows()] == pytest.approx([expected] * 2)
+    plain = iclimit.curve("icl_error", tau=[2.0, 3.0], alpha=1.0, kappa=1.0, rho=0.1)
+    assert "null" not in plain.rows()[0]
