@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from iclimit.cli.execution import add_execution, execution, open_store
 from iclimit.cli.flags import add_flag
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from iclimit.diagrams.phases import PhaseDiagram
     from iclimit.notation import Parameter
     from iclimit.runs.store import RunStore
+
+Diagram = TypeVar("Diagram", "Curves", "PhaseDiagram")
 
 # Parameters that the help shows before a quantity is chosen.
 COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
@@ -181,15 +183,15 @@ def _add_points(group: argparse._ActionsContainer) -> None:
     add_flag(group, "ignore", default=())
 
 
-def _own_points(options: argparse.Namespace, result: Curves | PhaseDiagram) -> dict[str, Any]:
-    """Keywords of a picture for points of one's own, whose z are printed."""
+def _with_points(options: argparse.Namespace, result: Diagram) -> Diagram:
+    """The result with points of one's own, whose z are printed."""
     if options.points is None:
-        return {}
+        return result
     if options.output is None or options.output.suffix not in PICTURES:
         raise ValueError(f"--points needs a picture: -o FILE that ends in {', '.join(PICTURES)}")
-    given = {"columns": options.columns, "ignore": options.ignore}
-    sys.stdout.write(rows_text(result.own_points(options.points, **given).rows(), options.format))
-    return given | {"points": options.points}
+    drawn = result.with_points(options.points, columns=options.columns, ignore=options.ignore)
+    sys.stdout.write(rows_text(drawn.own_points.rows(), options.format))
+    return drawn
 
 
 def _look(options: argparse.Namespace) -> dict[str, Any]:
@@ -233,7 +235,7 @@ def curve(options: argparse.Namespace) -> int:
 
     with _open_store(options) as store:
         result = compute(store=store, band=options.band, **diagram_options(options))
-    output(options, result, answer=False, **_look(options), **_own_points(options, result))
+    output(options, _with_points(options, result), answer=False, **_look(options))
     return _status(options, any(result.simulated))
 
 
@@ -303,7 +305,7 @@ def phase(options: argparse.Namespace) -> int:
     look = {"show_z": options.show_z} if path is not None and path.suffix in PICTURES else {}
     if options.boundaries is not None:
         look["boundaries"] = options.boundaries
-    output(options, diagram, answer=False, **look, **_own_points(options, diagram))
+    output(options, _with_points(options, diagram), answer=False, **look)
     return _status(options, bool(diagram.simulated))
 
 
@@ -387,7 +389,7 @@ def solve(options: argparse.Namespace) -> int:
 
     names = ("quantity", "equals", *SPECTRA, "normalize")
     given = {name: getattr(options, name) for name in names}
-    result = compute(**given, **parameters_of(options))
+    result = compute(**given, at=parameters_of(options))
     output(options, result)
     return 0 if result.roots.size else 1
 

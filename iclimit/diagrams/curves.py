@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from iclimit.diagrams.axes import log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
-from iclimit.diagrams.own_points import OwnPoint, read_points
+from iclimit.diagrams.own_points import OwnPoints, read_points
 from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
@@ -72,6 +72,7 @@ class Curves(Result):
     finite_size: list[list[SizedPrediction]] = field(default_factory=list)
     run_sd: np.ndarray | None = None
     band: int | None = None
+    _own: OwnPoints | None = field(default=None, repr=False, compare=False)
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form.
@@ -156,14 +157,14 @@ class Curves(Result):
             more["run_sd"] = tuple(axes), self.run_sd.reshape(values.shape)
         return labelled_values(self.quantity, axes, self.fixed, values, simulated, more)
 
-    def own_points(
+    def with_points(
         self,
         points: object,
         *,
         columns: Mapping[str, str] | None = None,
         ignore: Sequence[str] | str = (),
-    ) -> Table:
-        """Points of a table that lie on the curves, each beside the theory, with z.
+    ) -> "Curves":
+        """Curves with points of your own, which are drawn with bars in the colours of the curves.
 
         Parameters
         ----------
@@ -179,23 +180,33 @@ class Curves(Result):
         ValueError
             If the table cannot be read, or none of its points lies on a curve.
         """
-        found, _ = self._own_points(points, columns, ignore)
-        return Table([point.row(self.quantity.column) for point in found])
-
-    def _own_points(
-        self, points: object, columns: Mapping[str, str] | None, ignore: Sequence[str] | str
-    ) -> tuple[list[OwnPoint], int]:
-        """Points on the curves, and how many others there are."""
         others: dict[str, Sequence[float]] = {name: [value] for name, value in self.fixed.items()}
         others |= {name: values.tolist() for name, values in self.varied.items()}
-        return read_points(
-            points,
-            self.quantity,
-            {self.x: np.sort(self.grid)},
-            others,
-            columns=columns,
-            ignore=ignore,
-        )
+        axes = {self.x: np.sort(self.grid)}
+        own = read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
+        return replace(self, _own=own)
+
+    @property
+    def own_points(self) -> Table:
+        """Points of your own beside the theory, with z."""
+        if self._own is None:
+            raise ValueError("the curves have no points of your own: give them to with_points")
+        return self._own.table(self.quantity.column)
+
+    def plot(self, ax: Axes | None = None, *, points: object = None, **line: Any) -> Any:
+        """Draw into axes, or into a new figure, perhaps with points of your own.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        points : table, optional
+            Points of your own, as of `with_points`.
+        **line
+            Keywords of ``draw``.
+        """
+        drawn = self if points is None else self.with_points(points)
+        return super(Curves, drawn).plot(ax, **line)
 
     def draw(
         self,
@@ -207,9 +218,6 @@ class Curves(Result):
         ylabel: str | None = None,
         legend: bool | str | Sequence[str] = True,
         title: str | None = None,
-        points: object = None,
-        columns: Mapping[str, str] | None = None,
-        ignore: Sequence[str] | str = (),
     ) -> None:
         """Draw theory as lines, simulation as points with error bars.
 
@@ -237,10 +245,6 @@ class Curves(Result):
             entries that are shown, in their order; by default the curves come first.
         title : str, optional
             Default: the parameters that all curves share, unless the axes have a title.
-        points : table, optional
-            Points of your own, drawn with bars in the colours of their curves (`own_points`).
-        columns, ignore
-            What columns of the table are called, and which are not used.
         """
         named = label is not None
         others = bool(ax.lines)
@@ -254,8 +258,8 @@ class Curves(Result):
         for index, name in enumerate(names):
             colour = _draw_curve(ax, self, index, name, colours[index], markers[index])
             drawn.append(colour)
-        if points is not None:
-            _draw_own(ax, self, self._own_points(points, columns, ignore), drawn)
+        if self._own is not None:
+            _draw_own(ax, self, self._own, drawn)
         _explain(ax, self, markers[0] or "o")
         log_axis(ax, "x", self.grid)
         _scale_values(ax)
@@ -266,7 +270,7 @@ class Curves(Result):
             ax.set_ylabel(ylabel)
         write_title(ax, title, setting_lines(self.quantity, self.fixed))
         all_finite = np.all(np.any(np.isfinite(self.values), axis=1))
-        explained = named or not all_finite or self.run_sd is not None or points is not None
+        explained = named or not all_finite or self.run_sd is not None or self._own is not None
         place_legend(ax, legend, least=1 if explained else 2)
 
 
@@ -308,15 +312,12 @@ def _draw_curve(ax: Axes, curves: Curves, index: int, label: str, colour: Any, m
     return colour
 
 
-def _draw_own(
-    ax: Axes, curves: Curves, own: tuple[list[OwnPoint], int], colours: Sequence[Any]
-) -> None:
+def _draw_own(ax: Axes, curves: Curves, own: OwnPoints, colours: Sequence[Any]) -> None:
     """Draw points of the user's with bars, in the colours of their curves."""
-    points, others = own
     for parameters, colour in zip(curves.family, colours, strict=True):
         on_curve = [
             point
-            for point in points
+            for point in own.points
             if all(point.parameters[name] == value for name, value in parameters.items())
         ]
         bars = [point.standard_error if point.standard_error > 0 else 0.0 for point in on_curve]
@@ -324,8 +325,7 @@ def _draw_own(
         means = [point.mean for point in on_curve]
         style: dict[str, Any] = {"markerfacecolor": "white", "zorder": 4}
         draw_points(ax, places, means, bars, colour, markersize=6, **style)
-    label = f"yours ({len(points)} of {len(points) + others})" if others else "yours"
-    ax.plot([], [], "o", color="0.4", markersize=6, mfc="white", label=label, gid=OURS)
+    ax.plot([], [], "o", color="0.4", markersize=6, mfc="white", label=own.label, gid=OURS)
 
 
 def _draw_theory(

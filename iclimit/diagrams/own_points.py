@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import is_near
 from iclimit.notation import RATIOS, did_you_mean, ratios_of
+from iclimit.results import Table as ResultTable
 from iclimit.validation.instruments.reading import Table, read_table
 
 # Integers of a run, of which a table may have the dimension and some others in place of ratios.
@@ -57,6 +58,32 @@ class OwnPoint:
         return {**self.parameters, **known}
 
 
+@dataclass(frozen=True)
+class OwnPoints:
+    """Points of the user's that belong to a picture.
+
+    Attributes
+    ----------
+    points : list of OwnPoint
+        The points.
+    others : int
+        How many others the table has.
+    """
+
+    points: list[OwnPoint]
+    others: int
+
+    @property
+    def label(self) -> str:
+        """Entry of the legend."""
+        count = len(self.points)
+        return f"yours ({count} of {count + self.others})" if self.others else "yours"
+
+    def table(self, column: str) -> ResultTable:
+        """Points beside the theory, with the values in this column."""
+        return ResultTable([point.row(column) for point in self.points])
+
+
 def read_points(
     table: object,
     quantity: Quantity,
@@ -65,8 +92,8 @@ def read_points(
     *,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
-) -> tuple[list[OwnPoint], int]:
-    """Read points; return those that belong to a picture, and how many others there are.
+) -> OwnPoints:
+    """Read points, and place those that belong to a picture.
 
     Parameters
     ----------
@@ -92,35 +119,21 @@ def read_points(
     """
     names = list(dict.fromkeys(["value", quantity.name, *filter(None, [quantity.part])]))
     errors = ["standard_error", *(f"{name}{ERROR_ENDING}" for name in names)]
-    known = [*quantity.all_parameters, *SIZES, *names, *errors]
-
-    def hint(name: str) -> str:
-        return did_you_mean(name, known)
-
+    parameters = list(dict.fromkeys([*quantity.all_parameters, *SIZES]))
+    known = [*parameters, *(name for name in (*names, *errors) if name not in parameters)]
     entries = read_table(
-        table, list(dict.fromkeys(known)), columns=columns, ignore=ignore, hint=hint
+        table, known, columns=columns, ignore=ignore, hint=lambda name: did_you_mean(name, known)
     )
-    values = _one_of(entries, names)
+    values = _numbers_of(entries, names)
     if values is None:
         raise ValueError(f"the table must have a column {names[-1]} (columns={{'value': ...}})")
-    scatter = _one_of(entries, errors, "[0, inf)")
-    numbers = {
-        name: entries.numbers(name) for name in known[: -len(names + errors)] if name in entries
-    }
-    for name in numbers.keys() - {*axes, *others, *SIZES}:
-        raise ValueError(
-            f"the picture has no {name}: compute it with one, or ignore the column "
-            f"{entries.names[name]!r}"
-        )
+    scatter = _numbers_of(entries, errors, "[0, inf)")
+    numbers = {name: entries.numbers(name) for name in parameters if name in entries}
+    _refuse_unplaced(numbers.keys() - {*axes, *others, *SIZES}, entries)
     points = []
     for row, value in enumerate(values):
         given = {name: column[row] for name, column in numbers.items()}
         given |= _ratios(given)
-        if missing := [name for name in axes if name not in given]:
-            raise ValueError(
-                f"the table must have a column {missing[0]} (columns={{{missing[0]!r}: ...}})"
-                + (", or dim with context, tasks and prompts" if missing[0] in RATIOS else "")
-            )
         placed = _placed(given, axes, others)
         if placed is not None:
             error = math.nan if scatter is None else scatter[row]
@@ -128,10 +141,19 @@ def read_points(
     if not points:
         stated = ", ".join(f"{name} = {values[0]:g}" for name, values in others.items())
         raise ValueError(f"no row of the table belongs to the picture, which has {stated}")
-    return points, len(values) - len(points)
+    return OwnPoints(points, len(values) - len(points))
 
 
-def _one_of(
+def _refuse_unplaced(names: Collection[str], entries: Table) -> None:
+    """Refuse parameters that the picture does not have."""
+    for name in names:
+        raise ValueError(
+            f"the picture has no {name}: compute it with one, or ignore the column "
+            f"{entries.names[name]!r}"
+        )
+
+
+def _numbers_of(
     entries: Table, names: Sequence[str], allowed: str = "(-inf, inf)"
 ) -> list[float] | None:
     """Numbers of the one column that has one of these names, if there is one."""
@@ -155,6 +177,11 @@ def _placed(
     others: Mapping[str, Sequence[float]],
 ) -> dict[str, float] | None:
     """Parameters of the place of a row in a picture; None if it does not belong there."""
+    if missing := [name for name in axes if name not in given]:
+        raise ValueError(
+            f"the table must have a column {missing[0]} (columns={{{missing[0]!r}: ...}})"
+            + (", or dim with context, tasks and prompts" if missing[0] in RATIOS else "")
+        )
     place = {name: given[name] for name in axes}
     if not all(grid[0] <= place[name] <= grid[-1] for name, grid in axes.items()):
         return None

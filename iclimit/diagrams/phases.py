@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from iclimit.diagrams.axes import cell_edges, log_axis
 from iclimit.diagrams.boundaries import boundary_curves, boundary_labels
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
-from iclimit.diagrams.own_points import OwnPoint, read_points
+from iclimit.diagrams.own_points import OwnPoints, read_points
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.drawing import Axes, Figure, panels
@@ -71,6 +71,7 @@ class PhaseDiagram(Result):
     fixed: dict[str, float]
     values: np.ndarray
     simulated: tuple[SimulatedValue, ...] = ()
+    _own: OwnPoints | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def boundaries(self) -> dict[str, list[np.ndarray]]:
@@ -124,35 +125,54 @@ class PhaseDiagram(Result):
         values = self.values
         return labelled_values(self.quantity, axes, self.fixed, values, self.simulated, boundaries)
 
-    def own_points(
+    def with_points(
         self,
         points: object,
         *,
         columns: Mapping[str, str] | None = None,
         ignore: Sequence[str] | str = (),
-    ) -> Table:
-        """Points of a table that lie in the diagram, each beside the theory, with z.
+    ) -> PhaseDiagram:
+        """Diagram with points of your own, which are drawn as rings.
+
+        A ring is filled with the colour of its value; the colour around it is that of its z, blue
+        below the theory and red above.
 
         Parameters
         ----------
         points, columns, ignore
-            As of `iclimit.diagrams.curves.Curves.own_points`.
+            As of `iclimit.diagrams.curves.Curves.with_points`.
 
         Raises
         ------
         ValueError
-            If the table cannot be read, or none of its points has the parameters of the diagram.
+            If the table cannot be read, or none of its points belongs to the diagram.
         """
-        found, _ = self._own_points(points, columns, ignore)
-        return Table([point.row(self.quantity.column) for point in found])
-
-    def _own_points(
-        self, points: object, columns: Mapping[str, str] | None, ignore: Sequence[str] | str
-    ) -> tuple[list[OwnPoint], int]:
-        """Points that have the parameters of the diagram, and how many others there are."""
         others = {name: [value] for name, value in self.fixed.items()}
         axes = {self.x: self.x_grid, self.y: self.y_grid}
-        return read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
+        own = read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
+        return replace(self, _own=own)
+
+    @property
+    def own_points(self) -> Table:
+        """Points of your own beside the theory, with z."""
+        if self._own is None:
+            raise ValueError("the diagram has no points of your own: give them to with_points")
+        return self._own.table(self.quantity.column)
+
+    def plot(self, ax: Axes | None = None, *, points: object = None, **line: Any) -> Any:
+        """Draw into axes, or into a new figure, perhaps with points of your own.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        points : table, optional
+            Points of your own, as of `with_points`.
+        **line
+            Keywords of ``draw``.
+        """
+        drawn = self if points is None else self.with_points(points)
+        return super(PhaseDiagram, drawn).plot(ax, **line)
 
     def shown_boundaries(
         self, boundaries: bool | Sequence[str] | Mapping[str, str] = True
@@ -190,9 +210,6 @@ class PhaseDiagram(Result):
         title: str | None = None,
         errors: bool = False,
         boundaries: bool | Sequence[str] | Mapping[str, str] = True,
-        points: object = None,
-        columns: Mapping[str, str] | None = None,
-        ignore: Sequence[str] | str = (),
         show_z: bool = True,
     ) -> None:
         """Draw the diagram with contours and boundaries.
@@ -215,11 +232,6 @@ class PhaseDiagram(Result):
             have a black edge.
         boundaries : bool, sequence of str or mapping
             Which boundaries are drawn, as of `shown_boundaries`.
-        points : table, optional
-            Points of your own, drawn as rings (`own_points`): filled with the colour of their
-            value, and with the colour of their z around it, blue below the theory and red above.
-        columns, ignore
-            What columns of the table are called, and which are not used.
         show_z : bool
             Whether z is shown: as the colour of rings, and in the panel of simulated points.
 
@@ -233,9 +245,8 @@ class PhaseDiagram(Result):
             _draw_errors(self, ax, shown)
             return
         mesh, handles = _draw_diagram(self, ax, shown)
-        if points is not None:
-            own = self._own_points(points, columns, ignore)
-            handles.append(_draw_own(self, ax, own, mesh, show_z=show_z))
+        if self._own is not None:
+            handles.append(_draw_own(self, ax, self._own, mesh, show_z=show_z))
         _label(self, ax, handles, legend, title)
 
     def draw_figure(
@@ -251,7 +262,7 @@ class PhaseDiagram(Result):
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
         shown = self.shown_boundaries(boundaries)
         rows = len(shown) + bool(self.simulated) + bool(self.quantity.structure)
-        rows += line.get("points") is not None
+        rows += self._own is not None
         compared = any(value.z is not None for value in self.simulated)
         beside = compared and show_z and not errors
         panel_count = 2 if beside else 1
@@ -290,18 +301,17 @@ def _draw_diagram(
 
 
 def _draw_own(
-    diagram: PhaseDiagram, ax: Axes, own: tuple[list[OwnPoint], int], mesh: Any, *, show_z: bool
+    diagram: PhaseDiagram, ax: Axes, own: OwnPoints, mesh: Any, *, show_z: bool
 ) -> Artist:
     """Draw points of the user's as rings in the colour of their z; return the legend's entry."""
     from matplotlib import cm, colormaps
     from matplotlib.colors import Normalize
     from matplotlib.lines import Line2D
 
-    points, others = own
+    points = own.points
     x = [point.parameters[diagram.x] for point in points]
     y = [point.parameters[diagram.y] for point in points]
     z = np.array([point.z for point in points])
-    label = f"yours ({len(points)} of {len(points) + others})" if others else "yours"
     fill: dict[str, Any] = {"norm": mesh.norm, "cmap": mesh.cmap, "zorder": 5}
     means = [point.mean for point in points]
     compared = show_z and bool(np.any(np.isfinite(z)))
@@ -318,7 +328,7 @@ def _draw_own(
     ax.scatter(x, y, s=52, c="white", zorder=4.6, clip_on=False)
     ax.scatter(x, y, s=34, c=means, clip_on=False, **fill)
     style: dict[str, Any] = {"markeredgecolor": "0.15", "markerfacecolor": "white"}
-    return Line2D([], [], linestyle="none", marker="o", markersize=8, label=label, **style)
+    return Line2D([], [], linestyle="none", marker="o", markersize=8, label=own.label, **style)
 
 
 def _draw_errors(

@@ -1,7 +1,7 @@
 """Where a quantity has a given value, along one of its parameters."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,12 +93,13 @@ class Solution(Result):
         if not self.roots.size:
             return f"no {self.x} gives {name} = {self.equals:g}: {reached}"
         if self.quantity.all_parameters[self.x].integer:
-            found = [f"{x:g}, with {v:.6g}" for x, v in zip(self.roots, self.values, strict=True)]
-            head = f"{name} passes {self.equals:g} at {self.x} = {'; '.join(found)}"
+            pairs = zip(self.roots, self.values, strict=True)
+            integers = "; ".join(f"{x:g}, with {value:.6g}" for x, value in pairs)
+            head = f"{name} passes {self.equals:g} at {self.x} = {integers}"
         else:
-            found = [f"{x:.10g}" for x in self.roots]
-            head = f"{name} = {self.equals:g} at {self.x} = {', '.join(found)}"
-        count = len(found)
+            places = ", ".join(f"{x:.10g}" for x in self.roots)
+            head = f"{name} = {self.equals:g} at {self.x} = {places}"
+        count = self.roots.size
         return f"{head} ({'the only place' if count == 1 else f'{count} places'}; {reached})"
 
     def draw(self, ax: Axes) -> None:
@@ -113,11 +114,11 @@ def solve(
     quantity: str | Callable[..., Any],
     *,
     equals: float,
+    at: Mapping[str, Any],
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
     normalize: bool = False,
-    **parameters: Any,
 ) -> Solution:
     """Find where a quantity has a value: which tau gives this error?
 
@@ -127,7 +128,7 @@ def solve(
         As in `iclimit.curve`.
     equals : float
         The value.
-    **parameters : number or sequence
+    at : mapping
         The quantity's parameters, one number each, but for the one that is searched for: it has
         the two ends of the range, or more numbers between them.
 
@@ -153,56 +154,62 @@ def solve(
     Examples
     --------
     >>> import iclimit
-    >>> setting = {"alpha": 1, "kappa": 0.5, "rho": 0.1}
-    >>> solution = iclimit.solve("icl_error", equals=1.2, tau=(1.1, 100), **setting)
+    >>> setting = {"tau": (1.1, 100), "alpha": 1, "kappa": 0.5, "rho": 0.1}
+    >>> solution = iclimit.solve("icl_error", equals=1.2, at=setting)
     >>> solution.roots.round(4)
     array([2.9285])
-    >>> print(iclimit.solve("icl_error", equals=0.9, tau=(1.1, 100), **setting))
+    >>> print(iclimit.solve("icl_error", equals=0.9, at=setting))
     no tau gives icl_error = 0.9: icl_error goes from 0.913767 to 6.53773 from tau = 1.1 to 100
     """
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
-    chosen = get_quantity(quantity, parameters, structure)
+    chosen = get_quantity(quantity, at, structure)
     (wanted,) = parse_axis("equals", equals).tolist()
     if not math.isfinite(wanted):
         raise ValueError(f"equals must be a finite number, got {wanted!r}")
-    values = {name: parse_axis(name, given) for name, given in parameters.items()}
+    x, given, fixed = _searched(chosen, at)
+    places = _places(chosen, x, given)
+
+    def difference(place: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.clip(chosen.evaluate(fixed | {x: place}) - wanted, -HUGE, HUGE)
+
+    values = chosen.evaluate(fixed | {x: places})
+    if np.all(np.isnan(values)):
+        raise ValueError(f"{chosen.name} is not defined at any {x} of the range")
+    if chosen.all_parameters[x].integer:
+        roots = _first_integers(places, difference(places))
+    else:
+        roots = _roots(difference, places, difference(places), wanted)
+    return Solution(
+        quantity=chosen,
+        equals=wanted,
+        x=x,
+        at=fixed,
+        low=float(places[0]),
+        high=float(places[-1]),
+        roots=roots,
+        values=chosen.evaluate(fixed | {x: roots}) if roots.size else roots,
+        least=float(np.nanmin(values)),
+        greatest=float(np.nanmax(values)),
+        _curve=Curves(chosen, x, places, [fixed], values[None]),
+    )
+
+
+def _searched(
+    quantity: Quantity, at: Mapping[str, Any]
+) -> tuple[str, np.ndarray, dict[str, float]]:
+    """Parameter that is searched for, its range, and the others."""
+    values = {name: parse_axis(name, given) for name, given in at.items()}
     several = [name for name, numbers in values.items() if numbers.size > 1]
     if len(several) != 1:
-        name = next(iter(chosen.parameters))
+        name = next(iter(quantity.all_parameters))
         raise ValueError(
             f"exactly one parameter must have a range, such as {name}=(1, 10) (--{name} 1:10), "
             f"got {', '.join(several) or 'none'}"
         )
     (x,) = several
-    at = {name: float(numbers[0]) for name, numbers in values.items() if name != x}
-    places = _places(chosen, x, values[x])
-
-    def difference(place: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.clip(chosen.evaluate(at | {x: place}) - wanted, -HUGE, HUGE)
-
-    differences = difference(places)
-    if chosen.all_parameters[x].integer:
-        roots = _first_integers(places, differences)
-    else:
-        roots = _roots(difference, places, differences, wanted)
-    found = chosen.evaluate(at | {x: places})
-    known = found[~np.isnan(found)]
-    if not known.size:
-        raise ValueError(f"{chosen.name} is not defined at any {x} of the range")
-    return Solution(
-        quantity=chosen,
-        equals=wanted,
-        x=x,
-        at=at,
-        low=float(places[0]),
-        high=float(places[-1]),
-        roots=roots,
-        values=chosen.evaluate(at | {x: roots}) if roots.size else roots,
-        least=float(np.min(known)),
-        greatest=float(np.max(known)),
-        _curve=Curves(chosen, x, places, [at], found[None]),
-    )
+    given = values.pop(x)
+    return x, given, {name: float(numbers[0]) for name, numbers in values.items()}
 
 
 def _places(quantity: Quantity, x: str, given: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ def test_points_are_compared_with_the_limit(curves):
     tau = [1.5, 3.0, 4.0]
     theory = iclimit.icl_error(tau=np.array(tau), alpha=10.0, **FIXED)
     table = {"tau": tau, "alpha": [10.0] * 3, "icl": theory + 0.1, "icl_se": [0.05] * 3}
-    rows = curves.own_points(table).rows()
+    rows = curves.with_points(table).own_points.rows()
     assert [row["z"] for row in rows] == pytest.approx([2.0] * 3)
     assert [row["alpha"] for row in rows] == [10.0] * 3
 
@@ -39,7 +39,7 @@ def test_points_with_integers_are_compared_at_their_size(curves):
     runs = iclimit.simulate_errors(**sizes, rho=0.1, ridge=0.01, rng=1, repeats=40)
     table = {**sizes, "mse": runs.icl.mean, "error": runs.icl.standard_error}
     columns = {"icl": "mse", "icl_se": "error"}
-    (row,) = curves.own_points([table], columns=columns).rows()
+    (row,) = curves.with_points([table], columns=columns).own_points.rows()
     assert abs(row["z"]) < 4
     limit = iclimit.icl_error(tau=2.5, alpha=1.0, **FIXED)
     assert abs(runs.icl.mean - limit) > 8 * runs.icl.standard_error
@@ -48,8 +48,8 @@ def test_points_with_integers_are_compared_at_their_size(curves):
 
 def test_rows_that_do_not_belong_to_the_picture_are_counted(curves, diagram):
     table = {"tau": [2.0, 3.0, 9.0], "alpha": [1.0, 4.0, 1.0], "value": [1.5, 1.1, 0.9]}
-    assert len(curves.own_points(table).rows()) == 1
-    assert len(diagram.own_points(table).rows()) == 2
+    assert len(curves.with_points(table).own_points.rows()) == 1
+    assert len(diagram.with_points(table).own_points.rows()) == 2
     ax = curves.plot(plt.figure().subplots(), points=table)
     assert "yours (1 of 3)" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -99,7 +99,7 @@ def test_refusals_name_the_column(curves):
         ({"tua": [2.0], "value": [1.0]}, "did you mean tau"),
         ({"tau": [2.0], "alpha": [1.0], "value": [1.0], "standard_error": [-1.0]}, "row 1"),
     ):
-        value_error(message, curves.own_points, table)
+        value_error(message, curves.with_points, table)
 
 
 def test_verbs_draw_points_and_print_their_z(tmp_path, capsys):

@@ -15,7 +15,7 @@ SETTING = {"alpha": 1.0, "kappa": 0.5, "rho": 0.1}
 
 def test_roots_of_the_icl_error_are_those_of_fifty_digits():
     """Mpmath finds them from the closed form by its own search, on both sides of the pole."""
-    found = iclimit.solve("icl_error", equals=3.0, tau=(0.1, 50.0), **SETTING)
+    found = iclimit.solve("icl_error", equals=3.0, at={"tau": (0.1, 50.0), **SETTING})
 
     def difference(tau):
         return iclimit.icl_error(tau=tau, **{n: mpmath.mpf(v) for n, v in SETTING.items()}) - 3
@@ -32,9 +32,8 @@ def test_all_crossings_of_a_scan_are_found():
     curve = iclimit.icl_error(tau=4.0, alpha=alpha, kappa=0.5, rho=0.1)
     for value in np.linspace(np.min(curve) * 1.001, np.max(curve) * 0.999, 7):
         crossed = np.flatnonzero(np.diff(np.sign(curve - value)))
-        found = iclimit.solve(
-            "icl_error", equals=value, alpha=(0.05, 200), tau=4.0, kappa=0.5, rho=0.1
-        )
+        at = {"alpha": (0.05, 200), "tau": 4.0, "kappa": 0.5, "rho": 0.1}
+        found = iclimit.solve("icl_error", equals=value, at=at)
         np.testing.assert_allclose(found.roots, alpha[crossed], rtol=2e-5)
 
 
@@ -50,25 +49,25 @@ def test_all_crossings_of_a_scan_are_found():
     ],
 )
 def test_roots_of_functions_that_are_known(function, ends, expected):
-    found = iclimit.solve(function, equals=0.0, x=ends)
+    found = iclimit.solve(function, equals=0.0, at={"x": ends})
     np.testing.assert_allclose(found.roots, expected, rtol=1e-7)
 
 
 def test_a_value_that_is_only_touched_counts():
-    found = iclimit.solve(lambda x: 2 + (x - 0.4) ** 2, equals=2.0, x=(0.0, 1.0))
+    found = iclimit.solve(lambda x: 2 + (x - 0.4) ** 2, equals=2.0, at={"x": (0.0, 1.0)})
     np.testing.assert_allclose(found.roots, [0.4], rtol=1e-6)
 
 
 def test_integers_are_the_first_beyond_the_value():
     setting = {"ratio": 0.5, "rate": 0.4}
-    found = iclimit.solve("constant_rate_loss", equals=0.1, steps=(1, 30), **setting)
+    found = iclimit.solve("constant_rate_loss", equals=0.1, at={"steps": (1, 30), **setting})
     losses = iclimit.curve("constant_rate_loss", steps=range(1, 31), **setting).values[0]
     assert found.roots == [1 + np.argmax(losses <= 0.1)]
     assert "passes 0.1 at steps = 6" in str(found)
 
 
 def test_that_there_is_none_is_said_with_what_there_is():
-    found = iclimit.solve("icl_error", equals=0.5, tau=(1.1, 100), **SETTING)
+    found = iclimit.solve("icl_error", equals=0.5, at={"tau": (1.1, 100), **SETTING})
     assert found.roots.size == 0
     assert str(found).startswith("no tau gives icl_error = 0.5: icl_error goes from 0.9137")
     assert found.rows() == []
@@ -82,8 +81,9 @@ def test_refusals_name_the_parameter():
         ({"tua": (1.0, 2.0)}, "did you mean tau"),
         ({"tau": (1.0, 2.0), "equals": np.nan}, "equals"),
     ):
-        given = {"equals": 1.0, **SETTING} | changes
-        value_error(message, iclimit.solve, "icl_error", **given)
+        at = SETTING | changes
+        equals = at.pop("equals", 1.0)
+        value_error(message, iclimit.solve, "icl_error", equals=equals, at=at)
 
 
 def test_verb_prints_draws_and_ends_with_a_status(tmp_path, capsys):

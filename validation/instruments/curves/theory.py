@@ -495,10 +495,7 @@ def predict_curve(
     variance: np.ndarray = zero
     if setting.timed:
         durations, growth = _durations(setting)
-        # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
-        wait = max(-math.log(setting.start), 1.0) / half_drops if separate else growth / 2
-        if setting.learning_rate is not None:
-            delays = _delays(wait / setting.step_unit, growth / setting.step_unit)
+        delays = _delays(setting, half_drops * setting.step_unit, growth / setting.step_unit)
         variance = (STAIRCASE_ERROR * setting.start * (np.arange(count) // setting.rank)) ** 2
     elif setting.mixed and setting.optimizer == "gradient-descent":
         rate = first_growth_rate(setting.problem, setting.model)
@@ -517,12 +514,16 @@ def predict_curve(
     )
 
 
-def _delays(wait: np.ndarray, growth: np.ndarray) -> np.ndarray:
+def _delays(setting: CurveSetting, half_drops: np.ndarray, growth: np.ndarray) -> np.ndarray:
     """Relative errors (2, drops) of half-drops and durations by steps of finite length.
 
     In a step weights grow by the factor 1 + h and not exp(h), so that a large h delays them by no
     more than the factor h/ln(1 + h).
     """
+    if setting.learning_rate is None:
+        return np.zeros((2, len(growth)))
+    # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
+    wait = max(-math.log(setting.start), 1.0) / half_drops if setting.separate else growth / 2
     large = np.maximum(growth, LONG_STEP)
     half = np.minimum(wait, np.maximum(LONG_STEP / 2, np.log(large / np.log1p(large))))
     duration = np.minimum(growth, np.maximum(LONG_STEP, np.log1p(growth)))
