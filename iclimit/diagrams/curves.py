@@ -17,7 +17,7 @@ from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
-from iclimit.results import Result, Table
+from iclimit.results import PlainRows, Result
 
 # Integers along a curve up to which they are marked.
 _FEW = 60
@@ -187,7 +187,7 @@ class Curves(Result):
         return replace(self, _own=own)
 
     @property
-    def own_points(self) -> Table:
+    def own_points(self) -> PlainRows:
         """Points of your own beside the theory, with z."""
         if self._own is None:
             raise ValueError("the curves have no points of your own: give them to with_points")

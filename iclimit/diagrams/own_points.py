@@ -13,7 +13,7 @@ from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import is_near
 from iclimit.notation import RATIOS, did_you_mean, ratios_of
-from iclimit.results import Table as ResultTable
+from iclimit.results import PlainRows
 from iclimit.validation.instruments.reading import Table, read_table
 
 # Integers of a run, of which a table may have the dimension and some others in place of ratios.
@@ -79,9 +79,9 @@ class OwnPoints:
         count = len(self.points)
         return f"yours ({count} of {count + self.others})" if self.others else "yours"
 
-    def table(self, column: str) -> ResultTable:
+    def table(self, column: str) -> PlainRows:
         """Points beside the theory, with the values in this column."""
-        return ResultTable([point.row(column) for point in self.points])
+        return PlainRows([point.row(column) for point in self.points])
 
 
 def read_points(

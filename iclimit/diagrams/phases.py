@@ -18,7 +18,7 @@ from iclimit.diagrams.own_points import OwnPoints, read_points
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.drawing import Axes, Figure, panels
-from iclimit.results import Result, Table
+from iclimit.results import PlainRows, Result
 from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class PhaseDiagram(Result):
         return replace(self, _own=own)
 
     @property
-    def own_points(self) -> Table:
+    def own_points(self) -> PlainRows:
         """Points of your own beside the theory, with z."""
         if self._own is None:
             raise ValueError("the diagram has no points of your own: give them to with_points")
