@@ -168,7 +168,7 @@ def _ratios(given: Mapping[str, float]) -> dict[str, float]:
     if "dim" not in given:
         return {}
     sizes = {name: given[name] for name in SIZES[1:] if name in given}
-    return ratios_of(int(given["dim"]), **sizes)
+    return ratios_of(int(given["dim"]), sizes)
 
 
 def _placed(
