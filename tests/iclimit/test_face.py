@@ -59,7 +59,7 @@ def test_headlines_are_few_and_from_the_rooms():
         "solve",
         "validate",
     }
-    runs = {"Experiment", "Point", "Problem", "Reduced", "Ridge", "Test"}
+    runs = {"Experiment", "Flow", "Point", "Problem", "Reduced", "Ridge", "SGD", "Test"}
     others = {"Estimate", "sample_prompts", "settings"} | runs | verbs
     assert set(headlines) - gathered == others
 
