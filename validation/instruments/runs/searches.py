@@ -213,7 +213,7 @@ def _judged_run(row: RowDeviation) -> MeasuredRun:
 def _scanned(table: TriedTable, mistake: RunMistake) -> Candidate:
     """A mistake with a value of its range."""
     bounds = np.log(mistake.scanned or (1.0, 1.0))
-    grid = np.linspace(*bounds, SCANNED)
+    grid = np.linspace(bounds[0], bounds[1], SCANNED)
     for row in table.by_size:
         if not any(table.row_agrees_roughly(row, mistake, math.exp(x)) for x in grid):
             return Candidate(mistake, math.inf)
