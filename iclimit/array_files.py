@@ -8,6 +8,7 @@ far more memory than the file has bytes.
 from __future__ import annotations
 
 import math
+import os
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -134,6 +135,21 @@ def open_npz(path: Path) -> Iterator[NpzFile]:
             archive = zipfile.ZipFile(file)
         _check_size(path, archive)
         yield NpzFile(path, archive)
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it is damaged or holds other than numbers and text.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    with open_npz(path) as file:
+        return {name: file[name].read() for name in file.names}
 
 
 def _check_size(path: Path, archive: zipfile.ZipFile) -> None:

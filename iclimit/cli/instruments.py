@@ -56,7 +56,7 @@ def _check_flags(parser: OneLineParser) -> None:
 def check(options: argparse.Namespace) -> int:
     """Check your own results of pretrained linear attention against the theory.
 
-    FILE is a table (.csv, .json, .parquet). Its columns are dim; context or alpha;
+    FILE is a table (.csv, .json, .parquet, .npz). Its columns are dim; context or alpha;
     tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it);
     test_context and test_rho, where tests differ from the pretraining; and what was
     measured: icl, the error on fresh tasks; idg, that on the pretraining
@@ -223,8 +223,8 @@ def _check_curve_flags(parser: OneLineParser) -> None:
 def check_training_curve(options: argparse.Namespace) -> int:
     r"""Check your own training curves against the theory of training dynamics.
 
-    FILE is a table (.csv, .json, .parquet) with a column step, of gradient descent,
-    or time, of its flow, and a column loss; several runs have columns loss_0,
+    FILE is a table (.csv, .json, .parquet, .npz) with a column step, of gradient
+    descent, or time, of its flow, and a column loss; several runs have columns loss_0,
     loss_1, ... or a column run. Other columns must be named (--columns) or ignored
     (--ignore).
 

@@ -18,54 +18,131 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.array_files import read_arrays
 from iclimit.checks import shown
 from iclimit.notation import PARAMETERS, Interval, did_you_mean
+from iclimit.validation.instruments.forms import (
+    columns_of_arrays,
+    columns_of_frame,
+    columns_of_json,
+    columns_of_labelled,
+    columns_of_rows,
+    refuse_twice,
+    without_row_numbers,
+)
 
-ENDINGS = (".csv", ".json", ".parquet")
+ENDINGS = (".csv", ".json", ".jsonl", ".parquet", ".npz")
+
+# Files of other programs, by their endings or names, and what makes tables of them.
+OTHER_FILES = {
+    "trainer_state.json": (
+        "rows = json.load(open('trainer_state.json'))['log_history']; "
+        "pandas.DataFrame(rows).to_csv('curve.csv')"
+    ),
+    "tfevents": (
+        "from tensorboard.backend.event_processing.event_accumulator import EventAccumulator; "
+        "log = EventAccumulator(FOLDER).Reload(); "
+        "pandas.DataFrame(log.Scalars('loss')).to_csv('curve.csv')"
+    ),
+    ".nc": "xarray.open_dataset(FILE).to_dataframe().to_csv('runs.csv')",
+    ".pkl": "pandas.read_pickle(FILE).to_csv('runs.csv')",
+    ".xlsx": "pandas.read_excel(FILE).to_csv('runs.csv')",
+    ".tsv": "pandas.read_csv(FILE, sep='\\t').to_csv('runs.csv')",
+}
+
+# Lines of job arrays, "[i, v],": a list that lacks its brackets.
+PAIRS = (
+    '; lines "[i, v]," become a table by import json, pandas; '
+    "rows = json.loads('[' + text.strip().rstrip(',') + ']'); "
+    "pandas.DataFrame(rows, columns=['step', 'loss']).to_csv('curve.csv')"
+)
 
 # Entries that a Parquet file may hold whatever its size; more of them need as many bytes.
 FREE_ENTRIES = 2**23
 
 
-def read_columns(table: object) -> dict[str, list[Any]]:
-    """Columns of a table by the user's names; forms and errors are those of `read_table`."""
+def read_columns(
+    table: object, names: Collection[str] = (), label: str = ""
+) -> dict[str, list[Any]]:
+    """Columns of a table by the user's names.
+
+    Parameters
+    ----------
+    table
+        Forms and errors are those of `read_table`.
+    names : collection of str
+        Names that columns may have, which tell them from labels in JSON.
+    label : str
+        Column for labels of several tables in JSON; without it they are left out.
+    """
+    return without_row_numbers(_read_columns(table, names, label))
+
+
+def _read_columns(table: object, names: Collection[str], label: str) -> dict[str, list[Any]]:
     if isinstance(table, (str, os.PathLike)):
-        return file_columns(Path(table))
+        return file_columns(Path(table), names, label)
+    if hasattr(table, "to_dataframe") or hasattr(table, "to_frame"):  # xarray, or a series
+        return columns_of_labelled(table)
     if isinstance(table, Mapping):
-        for name, entries in table.items():
-            if isinstance(entries, str) or not isinstance(entries, Iterable):
-                raise TypeError(f"column {name!r} must be a sequence of entries, got {entries!r}")
-        return {str(name): list(entries) for name, entries in table.items()}
+        return columns_of_arrays(_mapped_arrays(table))
     if hasattr(table, "to_pydict"):  # Arrow
         return dict(table.to_pydict())
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        names = list(table.columns)
-        _refuse_twice(map(str, names))
-        return {str(name): list(table[name]) for name in names}
+        return columns_of_frame(table)
     if isinstance(table, np.ndarray) and table.dtype.names:
         return {name: table[name].tolist() for name in table.dtype.names}
     if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
-        return _from_rows(table)
+        return columns_of_rows(table)
     raise TypeError(
         "table must be a file, a mapping of columns, a list of rows that are mappings, or a data "
         f"frame, got {type(table).__name__}"
     )
 
 
-def file_columns(path: Path) -> dict[str, list[Any]]:
-    """Columns of a file, by their names there."""
+def _mapped_arrays(table: Mapping[Any, Any]) -> dict[str, Any]:
+    """Columns of a mapping as lists or arrays, beside numbers that all rows share."""
+    arrays: dict[str, Any] = {}
+    for name, entries in table.items():
+        single = isinstance(entries, str) or not isinstance(entries, Iterable)
+        arrays[str(name)] = entries
+        if not single and not isinstance(entries, np.ndarray):
+            arrays[str(name)] = list(entries)
+    if any(isinstance(entries, (list, np.ndarray)) for entries in arrays.values()):
+        return arrays
+    for name, entries in arrays.items():
+        raise TypeError(f"column {name!r} must be a sequence of entries, got {entries!r}")
+    return arrays
+
+
+def file_columns(path: Path, names: Collection[str] = (), label: str = "") -> dict[str, list[Any]]:
+    """Columns of a file, by their names there; ``names`` and ``label`` as in `read_columns`."""
     ending = path.suffix.lower()
+    _refuse_other_programs(path)
     if ending not in ENDINGS:
         raise ValueError(f"a table must end in {', '.join(ENDINGS)}, got {str(path)!r}")
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")
     if ending == ".parquet":
         return _parquet_columns(path)
+    if ending == ".npz":
+        return columns_of_arrays(read_arrays(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{str(path)!r} must be text in UTF-8") from None
-    return _csv_columns(text) if ending == ".csv" else _json_columns(text)
+    if ending == ".csv":
+        return _csv_columns(text)
+    return columns_of_json(parse_json(text), names, label)
+
+
+def _refuse_other_programs(path: Path) -> None:
+    """Refuse the file of another program, with the lines that make a table of it."""
+    for part, lines in OTHER_FILES.items():
+        if path.name.endswith(part) or (part == "tfevents" and part in path.name):
+            raise ValueError(
+                f"a table must end in {', '.join(ENDINGS)}, got {str(path)!r}: make one by "
+                f"import json, pandas; {lines}"
+            )
 
 
 def _csv_columns(text: str) -> dict[str, list[Any]]:
@@ -83,7 +160,9 @@ def _csv_columns(text: str) -> dict[str, list[Any]]:
     header = [name.strip() for name in rows[0]]
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
         raise ValueError(f"columns must be separated by commas, got the header {header[0]!r}")
-    _refuse_twice(header)
+    # The name that pandas gives to an index without one.
+    header = [name or f"__index_level_{place}__" for place, name in enumerate(header)]
+    refuse_twice(header)
     for row, ((line, _), entries) in enumerate(zip(numbered, rows, strict=False)):
         if row and len(entries) != len(header):
             raise ValueError(
@@ -93,22 +172,28 @@ def _csv_columns(text: str) -> dict[str, list[Any]]:
     return {name: [row[place] for row in rows[1:]] for place, name in enumerate(header)}
 
 
-def _json_columns(text: str) -> dict[str, list[Any]]:
+def parse_json(text: str) -> Any:
+    """Parse JSON, or JSON line by line.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or a mapping has a name twice.
+    """
     try:
-        content = json.loads(text, object_pairs_hook=_no_name_twice)
+        return json.loads(text, object_pairs_hook=_no_name_twice)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the file must be JSON: {error}") from None
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines):
+            return [parse_json(line) for line in lines]
+        pairs = PAIRS if text.lstrip().startswith("[") else ""
+        raise ValueError(f"the file must be JSON: {error}{pairs}") from None
     except RecursionError:
         raise ValueError("the file must be a table in JSON, got lists within lists") from None
-    if isinstance(content, list) and all(isinstance(row, dict) for row in content):
-        return _from_rows(content)
-    if isinstance(content, dict) and all(isinstance(column, list) for column in content.values()):
-        return content
-    raise ValueError("JSON must be a list of rows or a mapping of columns")
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    _refuse_twice(name for name, _ in pairs)
+    refuse_twice(name for name, _ in pairs)
     return dict(pairs)
 
 
@@ -140,19 +225,8 @@ def _check_entries(path: Path) -> None:
         )
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Columns of rows; what a row lacks is missing there."""
-    names = dict.fromkeys(str(name) for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _refuse_twice(names: Iterable[str]) -> None:
-    seen = set[str]()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"column names must differ, got {name!r} twice")
-        seen.add(name)
-
+# Column of the labels of tables by run, where such a column is known.
+LABEL = "run"
 
 # Word of ``ignore`` for all columns that are not known.
 OTHERS = "others"
@@ -242,9 +316,11 @@ def read_table(
     Parameters
     ----------
     table : path, mapping of columns, sequence of mappings or data frame
-        A file ends in .csv (lines that start with # are comments), .json (a list of rows or a
-        mapping of columns) or .parquet.  A data frame is anything with ``columns`` and entries by
-        column.
+        A file ends in .csv (lines that start with # are comments), .json or .jsonl (rows,
+        columns, pandas' orients, or tables by seed), .parquet, or .npz (arrays of settings, or of
+        settings and seeds, and numbers that all share).  A data frame is anything with
+        ``columns`` and entries by column; named levels of its index, and coordinates of labelled
+        arrays, are columns, too.  Row numbers of pandas are no columns.
     known : collection of str
         Names that columns may have.
     columns : mapping of str, optional
@@ -269,7 +345,8 @@ def read_table(
     named = isinstance(columns, Mapping) and all(isinstance(own, str) for own in columns.values())
     if columns is not None and not named:
         raise TypeError(f"columns must map names to those of the table, got {columns!r}")
-    given = read_columns(table)
+    names = {*known, *(columns or {}).values(), *ignore}
+    given = read_columns(table, names, LABEL if LABEL in known else "")
     kept = _names(given, known, columns or {}, ignore, hint)
     (first, entries), *others = given.items() or [("", [])]
     for own, column in others:
@@ -308,6 +385,7 @@ def _names(
             near = did_you_mean(own, given)
             raise ValueError(f"ignore names {own!r}, but there is no such column{near}")
     kept: dict[str, str] = {}
+    unknown = list[str]()
     for own in given:
         name = mapped.get(own, own)
         hidden = own not in mapped and name in columns  # the user maps another column to its name
@@ -315,9 +393,24 @@ def _names(
             continue
         if name in known and not hidden:
             kept[name] = own
+        elif ignore != OTHERS and hidden:
+            raise ValueError(_unknown(own, known, columns, hint))
         elif ignore != OTHERS:
-            raise ValueError(_unknown(own, known, columns if hidden else {}, hint))
+            unknown.append(own)
+    if unknown:
+        raise ValueError(_unknown(unknown[0], known, {}, hint) + _unknown_too(unknown[1:], hint))
     return kept
+
+
+def _unknown_too(names: Sequence[str], hint: Callable[[str], str] | None) -> str:
+    """End of a message: further columns that are not known, and what was probably meant."""
+    if not names:
+        return ""
+    words = []
+    for name in names:
+        meant = hint(name) if hint else ""
+        words.append(f"{name} ({meant.removeprefix('; ').rstrip('?')})" if meant else name)
+    return f"; unknown, too: {', '.join(words)} (--ignore {OTHERS} ignores all that are not named)"
 
 
 def _unknown(

@@ -223,7 +223,7 @@ def check_curve(
     table : path, data frame, mapping of columns, sequence of rows, or TrainingCurves
         Curves: a column ``step`` (of gradient descent) or ``time`` (of the flow), a column
         ``loss``, or ``loss_0``, ``loss_1``, ... of several runs; or a column ``run`` that tells
-        the rows of several runs apart.  Files end in .csv, .json or .parquet.
+        the rows of several runs apart.  Files end in .csv, .json, .parquet or .npz.
     model : {"merged", "separate", "cubic"}
         One matrix for key and query, one for each, or a two-layer network on cubic features.
     eigenvalues : sequence of float > 0

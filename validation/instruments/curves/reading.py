@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from iclimit.array_files import read_arrays
 from iclimit.asymptotics.checks import check_integers
 from iclimit.checks import given, parse_array
 from iclimit.validation.instruments.curves.setting import OPTIMIZERS, CurveSetting
 from iclimit.validation.instruments.curves.table import Curve, read_curves
 from iclimit.validation.instruments.curves.theory import Starts, Weights
-from iclimit.validation.instruments.models.files import read_arrays
 
 # Names of the weights, of merged and of separate attention.
 WEIGHTS = ("value", "key_query"), ("value", "key", "query")

@@ -1,5 +1,7 @@
 """Training curves as users have them: steps or times, and the losses of one or several runs."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,7 +9,8 @@ import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.dynamics import TrainingCurves
-from iclimit.validation.instruments.reading import Table, read_table
+from iclimit.validation.instruments.forms import columns_of_wandb, is_blank
+from iclimit.validation.instruments.reading import LABEL, Table, read_columns, read_table
 
 # Most numbered columns of losses in one table; more runs need a column run.
 MOST = 10
@@ -18,11 +21,14 @@ ROLES = ("step", "time", "loss", "run", *(f"loss_{number}" for number in range(M
 
 # Other names of these columns, for hints.
 USUAL = {
-    "step": ("steps", "iteration", "iterations", "iter", "global_step", "_step", "epoch"),
+    "step": ("steps", "iteration", "iterations", "iter", "global_step", "_step"),
     "time": ("times", "t"),
     "loss": ("losses", "train_loss", "training_loss", "train/loss", "mse", "train_mse"),
     "run": ("runs", "seed", "repeat", "rep", "trial"),
 }
+
+# Column that the export of a chart of wandb has first.
+WANDB_STEP = "Step"
 
 # Fewest records of a curve.
 FEWEST = 5
@@ -84,25 +90,65 @@ def read_curves(
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }
-    entries = read_table(table, ROLES, hint=_hint, **reading)
+    rows, remarks = _by_run(table, **reading)
+    entries = read_table(rows, ROLES, hint=_hint, **reading)
     names = [name for name in ROLES if name.startswith("loss") and name in entries]
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
     axis, steps = _axis(entries, record)
     curves = []
-    remarks = []
     for name in names:
         values = _losses(entries, name)
+        filled = np.array([not is_blank(entry) for entry in entries.entries[name]])
         for run, rows in _runs(entries).items():
             words = [entries.names[name]] if len(names) > 1 else []
             label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
-            curve = _sorted(Curve(label, steps[rows], values[rows], axis))
+            written = rows[filled[rows]]
+            logged = written[_logged(values[written])]
+            curve = _sorted(Curve(label, steps[logged], values[logged], axis))
             problem = _problem(curve)
             curves += [] if problem else [curve]
             remarks += [f"{label} {problem}"] if problem else []
     if not curves:
         raise ValueError(f"no curve can be used: {'; '.join(remarks)}")
     return curves, remarks
+
+
+def _by_run(
+    table: object, columns: object = None, ignore: Sequence[str] | str = ()
+) -> tuple[object, list[str]]:
+    """The table, or rows of runs where it is the export of a chart of wandb; remarks on it.
+
+    The columns of such an export stay where a user names one of them.
+    """
+    mapped = columns.values() if isinstance(columns, Mapping) else ()
+    named = [*mapped, *([ignore] if isinstance(ignore, str) else ignore)]
+    entries = read_columns(table, {*ROLES, *named}, LABEL)
+    rows = columns_of_wandb(entries)
+    if rows is None or any(name in entries and name not in rows for name in named):
+        return entries, []
+    metrics = [name for name in rows if name not in (WANDB_STEP, LABEL)]
+    if len(metrics) > 1 or WANDB_STEP not in rows or mapped:
+        return rows, []
+    renamed = {"step": rows[WANDB_STEP], LABEL: rows[LABEL], "loss": rows[metrics[0]]}
+    return renamed, [f"{WANDB_STEP} of wandb is taken as step, and {metrics[0]} as loss"]
+
+
+def _logged(losses: np.ndarray) -> np.ndarray:
+    """Places of the losses that were logged, of a run in the order of its rows.
+
+    An empty entry is NaN where pandas has read the file, and a loss that diverged is NaN, too, but
+    stays so: entries before the last number were not logged, and neither were those behind it if
+    they are no more than there are between two numbers.
+    """
+    numbers = np.flatnonzero(~np.isnan(losses))
+    if not numbers.size:
+        return np.arange(len(losses))
+    behind = len(losses) - 1 - numbers[-1]
+    between = int(np.max(np.diff(numbers), initial=1)) - 1
+    if behind > between:
+        return np.concatenate([numbers, np.arange(numbers[-1] + 1, len(losses))])
+    return numbers
 
 
 def _hint(name: str) -> str:
@@ -133,11 +179,12 @@ def _axis(table: Table, record: float | None) -> tuple[str, np.ndarray]:
 
 
 def _losses(table: Table, name: str) -> np.ndarray:
-    """Losses of a column, where NaN and inf stand for a run that diverged."""
+    """Losses of a column, where NaN and inf stand for a run that diverged, or for no record."""
     losses = []
     for row, entry in enumerate(table.entries[name], 1):
-        if entry is None or str(entry).strip() == "":
-            raise table.fault(row, name, "is missing")
+        if is_blank(entry):
+            losses.append(math.nan)
+            continue
         try:
             if np.iscomplexobj(entry):  # NumPy would drop the imaginary part
                 raise TypeError

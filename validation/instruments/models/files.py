@@ -20,7 +20,6 @@ Arrays are read in parts and without running what is in a file, see `iclimit.arr
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -39,21 +38,6 @@ from iclimit.simulate.prompts import Prompts
 from iclimit.tables import json_text
 from iclimit.validation.instruments.models.sections import Section, plan_sections
 from iclimit.versions import versions
-
-
-def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file.
-
-    Raises
-    ------
-    ValueError
-        If there is no such file, or it is damaged or holds other than numbers and text.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}")
-    with open_npz(path) as file:
-        return {name: file[name].read() for name in file.names}
 
 
 def read_tasks(path: Path) -> np.ndarray:

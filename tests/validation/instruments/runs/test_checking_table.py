@@ -103,7 +103,7 @@ def test_faulty_entries_are_named_with_row_and_column():
         ("1,5", "must be a number, got '1,5'"),
         ("1_000", "must be a number, got '1_000'"),
         (True, "must be a number, got True"),
-        ([1], r"must be a number, got \[1\]"),
+        ((1,), r"must be a number, got \(1,\)"),
         (-0.5, "must be >= 0 and finite, got -0.5"),
         ("inf", "must be >= 0 and finite, got inf"),
     ):
@@ -116,7 +116,7 @@ def test_faulty_entries_are_named_with_row_and_column():
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "", r"must end in .csv, .json, .parquet, got"),
+        ("a.txt", "", r"must end in .csv, .json, .jsonl, .parquet, .npz, got"),
         ("a.csv", "", "no header"),
         ("a.csv", "dim;icl\n1;2\n", "separated by commas"),
         ("a.csv", "dim,dim\n1,2\n", "column names must differ, got 'dim' twice"),
