@@ -395,7 +395,7 @@ def check_runs(
     Parameters
     ----------
     table : path, data frame, mapping of columns or sequence of rows
-        A file (.csv, .json, .parquet or .npz), or anything with columns or with rows that are mappings.
+        A file (.csv, .json, .parquet or .npz), or anything with columns or rows that are mappings.
         Columns: ``dim``; ``context`` or ``alpha``; ``tasks`` or ``kappa``; ``prompts`` or
         ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); ``test_context`` and
         ``test_rho`` where test prompts differ from the pretraining; one or more of ``icl``,
