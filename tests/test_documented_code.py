@@ -192,6 +192,23 @@ SMALL_SIMULATION = (
     "-o simulated.csv"
 )
 MERGED = {"heads": 8, "init_scale": 1e-3, "learning_rate": 0.01, "steps": 12_000}
+
+
+def write_metrics():
+    """Least squares without noise at d = 20, as the code of Garg et al. writes it."""
+    errors = np.maximum(20 - np.arange(41.0), 0)
+    numbers = {"mean": errors, "std": errors, "bootstrap_low": 0.97 * errors}
+    numbers["bootstrap_high"] = 1.03 * errors
+    rows = {name: values.tolist() for name, values in numbers.items()}
+    Path("metrics.json").write_text(json.dumps({"standard": {"OLS_driver=None": rows}}))
+
+
+def write_errors():
+    """Averaging of a user at d = 5, whose columns have other names."""
+    lines = [f"{i},{5.25 if i == 0 else 5.25 + 5.25 * 5 / i},0.2,solver" for i in range(11)]
+    Path("table.csv").write_text("\n".join(["examples,mse,sem,model", *lines]))
+
+
 SEPARATE = {"heads": 5, "init_scale": 1e-2, "learning_rate": 0.02, "steps": 9_000}
 # What a reader has before a command with this beginning.
 BEFORE = {
@@ -204,6 +221,8 @@ BEFORE = {
     "fit runs.csv": write_runs,
     "fit runs.csv --free rho,tau --columns icl=test_loss": lambda: write_runs(icl="test_loss"),
     "fit runs.csv --free factor,offset": lambda: write_runs("rho"),
+    "check-positions metrics.json": write_metrics,
+    "check-positions table.csv": write_errors,
     "check-curve curve.csv": lambda: write_curve([0.2] * 5, **MERGED),
     "check-curve runs.csv": lambda: write_curve(
         [0.5, 0.3, 0.2], column="seed", model="separate", **SEPARATE
@@ -222,7 +241,7 @@ BEFORE = {
 
 
 # Verbs whose exit status 1 is a verdict.
-JUDGES = {"check", "check-curve", "fit", "fit-curve", "train"}
+JUDGES = {"check", "check-curve", "check-positions", "fit", "fit-curve", "train"}
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from .instruments.models.probe import probe as probe
 from .instruments.models.report import AlgorithmReport as AlgorithmReport
 from .instruments.plan.plan import RunPlan as RunPlan
 from .instruments.plan.plan import plan_runs as plan_runs
+from .instruments.positions.check import PositionCheck as PositionCheck
+from .instruments.positions.check import check_positions as check_positions
 from .instruments.runs.check import RunCheck as RunCheck
 from .instruments.runs.check import check_runs as check_runs
 from .instruments.runs.fit import RunFit as RunFit

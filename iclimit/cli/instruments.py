@@ -14,7 +14,15 @@ from iclimit.cli.claims import add_folder, check_folder
 from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
-from iclimit.cli.values import POWERS, parse_correlation, parse_names, parse_positive, parse_values
+from iclimit.cli.values import (
+    POWERS,
+    Merge,
+    parse_columns,
+    parse_correlation,
+    parse_names,
+    parse_positive,
+    parse_values,
+)
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
@@ -23,10 +31,10 @@ if TYPE_CHECKING:
 
     from iclimit.problem import Problem
     from iclimit.statement import Derived
-    from iclimit.validation import CurveCheck, CurveFit, RunCheck, RunFit
+    from iclimit.validation import CurveCheck, CurveFit, PositionCheck, RunCheck, RunFit
     from iclimit.validation.instruments.models.files import PromptFile
 
-Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit")
+Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit", "PositionCheck")
 
 TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
 
@@ -290,6 +298,49 @@ def fit_training_curve(options: argparse.Namespace) -> int:
 
     result = _check(options, fit_curve, arguments(options, check_curve) | {"free": options.free})
     return 0 if result.holds else 1
+
+
+def _check_positions_flags(parser: OneLineParser) -> None:
+    from iclimit.validation import check_positions
+
+    add_problem(parser, tasks="pretraining tasks (.npy, .csv)")
+    text = "names of known algorithms in FILE, as in least_squares=solver; may be repeated"
+    names: Settings = {"type": parse_columns, "action": Merge, "metavar": "LIST", "text": text}
+    changes: Settings = {"problem": None, "baselines": names | {"default": None}}
+    changes["test_prompts"] = "prompts behind each mean, for standard deviations"
+    changes["query_noise"] = "errors are of query labels without noise"
+    add_flags(parser, check_positions, table=TABLE, **changes)
+    add_output(parser)
+
+
+@verb("check-positions", _check_positions_flags)
+def check_errors_by_position(options: argparse.Namespace) -> int:
+    r"""Check your own errors against the number of examples with the theory.
+
+    FILE is metrics.json of the code of Garg et al., or a table (.csv, .json, .parquet,
+    .npz) with the columns examples, the number of examples before a position; error,
+    the mean squared error there; error_se, its standard error, or error_sd, the
+    standard deviation over prompts; and model, whose errors these are.
+
+    Known baselines come first: averaging, least squares, ridge regression and others
+    have exact errors after any number of examples, so they say whether prompts, units
+    and positions are as stated. If they contradict the theory, other meanings of the
+    numbers are tried, such as errors over the dimension. Then the model is compared
+    with the least possible error, that of Bayes' estimate, and with all algorithms.
+
+    The exit status is 0 if the known baselines agree and no model is better than
+    possible, 1 if not, 2 if the table cannot be used.
+
+    Examples
+    --------
+      iclimit check-positions metrics.json --dim 20 --context 40
+      iclimit check-positions table.csv --dim 5 --context 10 --noise-variance 0.25 \
+          --baselines least_squares=solver --columns error=mse,error_se=sem -o check.png
+    """
+    from iclimit.validation import check_positions
+
+    given = arguments(options, check_positions) | {"problem": parse_problem(options)}
+    return 0 if _check(options, check_positions, given).holds else 1
 
 
 def _prompts_flags(parser: OneLineParser) -> None:

@@ -34,6 +34,7 @@ RESULTS = {
     "fit runs.csv": TABLES + PICTURES,
     f"check-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
     f"fit-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
+    "check-positions errors.csv --dim 2 --context 3": TABLES + PICTURES,
     f"train network {TINY}": (".npz",),
     "prompts --dim 2 --context 3 --test-prompts 5": (".npz",),
 }
@@ -111,6 +112,8 @@ def folder(tmp_path_factory):
     (place / "runs.csv").write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
     problem = iclimit.Problem(2, 10, input_covariance=[0.6, 0.4], scale=1)
     training = {"heads": 3, "init_scale": 1e-4, "learning_rate": 0.05, "steps": 600, "record": 3}
+    errors = "examples,error,error_se,model\n0,2,0.1,ols\n1,1,0.1,ols\n2,0,0.1,ols\n3,0,0.1,ols\n"
+    (place / "errors.csv").write_text(errors)
     simulate_gradient_descent(problem, **training, rng=1).write(place / "curve.csv")
     return place
 

@@ -14,6 +14,7 @@ best parameters take a search for every number of pairs, and estimates of a vary
 left out.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +27,15 @@ from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
-from iclimit.tables import aligned
+from iclimit.tables import aligned, plain
 from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.baselines import choose_baselines, named_algorithms
 from iclimit.validation.instruments.models.ladder import Ladder, ladder
 from iclimit.validation.instruments.models.model import Answering, Model, ask_all
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 from iclimit.validation.instruments.models.sections import LAW, Section
+from iclimit.validation.instruments.ratios import z_of
+from iclimit.words import measured
 
 # Contexts of each length to which rates are fitted where no theory gives them.
 FITTED_CONTEXTS = 500
@@ -73,6 +76,79 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
     return [baseline for baseline in known if baseline is not None]
 
 
+# An error this many standard errors below the least possible one is no chance.
+IMPOSSIBLE = -5.0
+
+# Usual cause of an error below the least possible one.
+LEAK = (
+    "its answers know labels that they should not: is the mask off by one, so that a position "
+    "sees its own label?"
+)
+
+
+def least_possible(problem: Problem, examples: int) -> tuple[str, float]:
+    """Algorithm with the least possible error on fresh tasks, and the relative doubt of that.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    examples : int
+        Number of examples before a position.
+
+    Returns
+    -------
+    tuple of str and float
+        Its name, empty where it is not known.  For tasks on a sphere Bayes' estimate is better
+        than that of Gaussian tasks by a share of order 2/d at most, which is the doubt.
+    """
+    units = ProblemUnits(problem)
+    doubt = 2 / problem.dim if problem.task_law == "sphere" else 0.0
+    if examples == 0:
+        return "null", 0.0
+    if units.noise_varies:  # it is told the noise of each prompt: a bound
+        return "oracle_ridge", doubt
+    if units.noise_variance > 0:
+        return "ridge", doubt
+    return ("", 0.0) if problem.task_covariance is not None else ("least_squares", doubt)
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """An error below the least possible one.
+
+    Attributes
+    ----------
+    examples : int
+        Number of examples before the position.
+    error : Estimate
+        What was measured.
+    least : float
+        The least possible error.
+    z : float
+        Of the difference.
+    """
+
+    examples: int
+    error: Estimate
+    least: float
+    z: float
+
+
+def impossible_sentence(rows: Sequence[Impossible]) -> str:
+    """The errors below the least possible ones, and what usually causes them."""
+    first = rows[0]
+    count = "1 example" if first.examples == 1 else f"{first.examples} examples"
+    others = [str(row.examples) for row in rows[1:]]
+    listed = ", ".join(others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
+    further = f" (so are those with {listed})" if others else ""
+    z = f", z = {first.z:.3g}" if math.isfinite(first.z) else ""
+    return (
+        f"Impossible: with {count} its error is {measured(first.error)}, below the least "
+        f"possible, {first.least:.4g}{z}{further}: {LEAK}"
+    )
+
+
 # Numbers of examples in a printed table, about.
 SHOWN = 8
 
@@ -107,6 +183,25 @@ class PositionErrors(Result):
     algorithms: tuple[str, ...]
     label_square: float
     dims = ("algorithm", "examples")
+
+    @property
+    def impossible(self) -> list[Impossible]:
+        """Positions at which the error of the model is below the least possible one."""
+        rows = []
+        for examples, errors in enumerate(self.ladders):
+            name, doubt = least_possible(self.problem, examples)
+            if name not in self.algorithms:
+                continue
+            rung = errors[name]
+            z = z_of(rung.difference, -doubt * rung.error.mean, self.label_square)
+            if z < IMPOSSIBLE:
+                least = rung.theory if math.isfinite(rung.theory) else rung.error.mean
+                rows.append(Impossible(examples, errors.error, least, z))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """All errors, and which of them are impossible."""
+        return super().to_dict() | {"impossible": [plain(vars(row)) for row in self.impossible]}
 
     def columns(self) -> dict[str, Any]:
         """Errors of the model and of the algorithms, by algorithm and number of examples."""
@@ -150,11 +245,12 @@ class PositionErrors(Result):
         for name in self.algorithms:
             lines.append([name, *(self._cell(ladder[name].error) for ladder in ladders)])
             lines.append(["  z of model", *(f"{ladder[name].z:.1f}" for ladder in ladders)])
-        return "\n".join(aligned(lines, "<>"))
+        parts = [impossible_sentence(self.impossible)] if self.impossible else []
+        return "\n\n".join([*parts, "\n".join(aligned(lines, "<>"))])
 
     def _cell(self, error: Estimate) -> str:
         """An error as text; what is rounding is 0."""
-        return str(error) if error.mean > ROUNDING * self.label_square else "0"
+        return measured(error) if error.mean > ROUNDING * self.label_square else "0"
 
 
 def probe_positions(

@@ -22,7 +22,7 @@ from iclimit.validation.instruments.models.fitting import Fit
 from iclimit.validation.instruments.models.identification import Identification
 from iclimit.validation.instruments.models.ladder import Ladder
 from iclimit.validation.instruments.models.linear_attention import LinearPart
-from iclimit.validation.instruments.models.positions import PositionErrors
+from iclimit.validation.instruments.models.positions import PositionErrors, impossible_sentence
 from iclimit.validation.instruments.models.report_figures import (
     draw_ladder,
     draw_likeness,
@@ -118,6 +118,12 @@ class AlgorithmReport(Result):
     positions: PositionErrors | None = None
     seed: str = ""
     dims = ("algorithm",)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What no model can do, and so must be wrong with the answers."""
+        rows = [] if self.positions is None else self.positions.impossible
+        return [impossible_sentence(rows)] if rows else []
 
     @property
     def ladders(self) -> tuple[Ladder, ...]:
@@ -274,6 +280,7 @@ class AlgorithmReport(Result):
         parts = [
             f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
             f"perform?  {text(self._setting())}</p>",
+            *(f"<p class='lead'>{text(warning)}</p>" for warning in self.warnings),
             f"<h1>{text(first)}</h1>",
             f"<p class='lead'>{text(' '.join(others))}</p>" if others else "",
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
@@ -316,7 +323,8 @@ class AlgorithmReport(Result):
     def __str__(self) -> str:
         heading, *lines = self.cells()
         table = [heading, ["model", str(self.fresh.error)], *lines]
-        parts = [self.verdict.sentence, self._setting(), "\n".join(aligned(table, "<>"))]
+        parts = [*self.warnings, self.verdict.sentence, self._setting()]
+        parts.append("\n".join(aligned(table, "<>")))
         parts += self.sentences()
         if self.shifts:
             parts.append("\n".join(aligned(self._shift_cells(), "<>")))

@@ -13,7 +13,13 @@ from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.baselines import baselines
-from iclimit.validation.instruments.models.positions import position_baselines, probe_positions
+from iclimit.validation.instruments.models.positions import (
+    ask_positions,
+    position_baselines,
+    probe_positions,
+)
+from iclimit.validation.instruments.models.predictions import Recorded
+from iclimit.validation.instruments.models.sections import Section
 
 COUNT = 3000
 PROBLEMS = {
@@ -156,3 +162,40 @@ def test_models_and_names_are_checked():
         probe_positions(ridge(1.0), Problem(dim=2, context=4, drift=0.5))
     with pytest.raises(ValueError, match="pairs before it"):
         probe_positions(lambda _, labels: np.flip(labels, axis=1), problem, test_prompts=10)
+
+
+def own_label(inputs, labels):
+    """A causal model with a mask that is off by one: it sees the label that it is asked for."""
+    answers = np.zeros(labels.shape)
+    for count in range(labels.shape[1]):
+        x = inputs[:, : count + 1]
+        y = labels[:, : count + 1, None]
+        gram = np.swapaxes(x, 1, 2) @ x + 0.3 * np.eye(inputs.shape[2])
+        weights = np.linalg.solve(gram, np.swapaxes(x, 1, 2) @ y)[:, :, 0]
+        answers[:, count] = np.sum(weights * inputs[:, count], axis=1)
+    return answers
+
+
+def test_a_model_that_sees_its_label_is_named_in_a_file(found):
+    """In process the model is refused; recorded answers are judged by the least possible error."""
+    problem = found.problem
+    section = Section("fresh", "error", "fresh tasks", problem, 1000, 0)
+    blocks = list(section.blocks())
+    answers = [own_label(all_inputs(b), np.pad(b.labels, ((0, 0), (0, 1)))) for b in blocks]
+    recorded = Recorded(np.concatenate(answers), [section])
+    leaking = ask_positions(recorded, position_baselines(problem), section)
+    rows = leaking.impossible
+    assert [row.examples for row in rows][:4] == [0, 1, 2, 3]
+    assert rows[0].least == pytest.approx(3.3)
+    assert str(leaking).startswith("Impossible: with 0 examples its error is ")
+    assert leaking.to_dict()["impossible"][0]["examples"] == 0
+    value_error(
+        "predict must answer a position from the pairs before", probe_positions, own_label, problem
+    )
+    # Honest models are never below: ridge regression, here 5 % too large, and Bayes' estimate.
+    assert found.impossible == []
+    for task_law in ("gaussian", "sphere"):
+        honest = Problem(dim=3, context=8, noise_variance=0.3, scale=1, task_law=task_law)
+        best = probe_positions(ridge(0.3), honest, test_prompts=500)
+        assert best.impossible == []
+        assert not str(best).startswith("Impossible")

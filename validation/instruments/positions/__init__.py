@@ -1,0 +1,1 @@
+"""Errors against the number of examples, which a user has measured."""
