@@ -14,8 +14,14 @@ fitted to other answers of the model (`iclimit.validation.instruments.models.fit
 * **mixture**: no algorithm is within the tolerance, but a sum of at most three with positive
   weights is (`iclimit.validation.instruments.models.mixtures`); a single algorithm with a
   factor counts as one.
-* **none**: the lower limits of all algorithms and of the best mixture are above the tolerance.
+* **like**: the lower limits of all algorithms and of the best mixture are above the tolerance, but
+  the nearest explains at least half of the mean square: a trained network, mostly.  The verdict
+  says how much it explains, and how much worse the model is than the best algorithm.
+* **none**: not even half.
 * **undecided**: none of these; more prompts decide.
+
+A problem with given tasks has two laws of tasks: the verdict on answers to prompts of these tasks
+stands beside that on fresh ones, and the headline speaks for both.
 
 Whatever else is within the tolerance is listed, with the other prompts on which it is not.
 
@@ -58,6 +64,9 @@ from iclimit.validation.instruments.ratios import (
     z_of,
 )
 from iclimit.words import measured, percent
+
+# A model is like an algorithm that leaves less than this share of its answers unexplained.
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -150,8 +159,8 @@ class Identification(Judgement):
 
     Attributes
     ----------
-    kind : {"algorithm", "ambiguous", "mixture", "none", "undecided", "null"}
-        The verdict, see the module.
+    kind : {"algorithm", "ambiguous", "mixture", "like", "none", "undecided", "null"}
+        The verdict on fresh tasks, see the module.
     holds : bool
         Whether it names an algorithm or a mixture.
     sentence : str
@@ -174,6 +183,8 @@ class Identification(Judgement):
         Share that may be left unexplained.
     sentences : tuple of str
         The sentences of the verdict, of which the first says what the model is.
+    pretraining : Identification or None
+        The same on the pretraining tasks, where the problem has them.
     """
 
     names: tuple[str, ...]
@@ -185,6 +196,7 @@ class Identification(Judgement):
     mixture: Mixture
     tolerance: float
     sentences: tuple[str, ...]
+    pretraining: Identification | None = None
 
     def __getitem__(self, name: str) -> Likeness:
         return next(
@@ -203,6 +215,7 @@ def identify(
     fits: Sequence[Fit] = (),
     differences: Callable[[str], tuple[str, ...]] = lambda _: (),
     tolerance: float = TOLERANCE,
+    pretraining: Answers | None = None,
 ) -> Identification:
     """Say which algorithm the answers of a model come from.
 
@@ -220,6 +233,8 @@ def identify(
         tolerance.
     tolerance : float
         Share of the mean square that may be left unexplained, in (0, 1).
+    pretraining : Answers, optional
+        To prompts of the pretraining tasks.
     """
     titles = {name: row.title for name, row in ALGORITHMS.items()}
     known = {
@@ -227,6 +242,33 @@ def identify(
         for name in answers.baselines
     }
     known |= {algorithm.name: algorithm for algorithm in algorithms}
+    fresh = _identify(answers, known, fits, differences, tolerance)
+    if pretraining is None:
+        return fresh
+    own = _identify(pretraining, known, (), lambda _: (), tolerance)
+    on_own = _on("its own tasks", own.sentences)
+    on_fresh = _on("fresh tasks", fresh.sentences)
+    # What the model is comes first: none of these on fresh tasks says what it is not.
+    first = fresh.kind in ("none", "undecided") and own.kind not in ("none", "undecided")
+    sentences = [*on_own, *on_fresh] if first else [*on_fresh, *on_own]
+    headline = " ".join(sentences)
+    return replace(fresh, sentence=headline, sentences=tuple(sentences), pretraining=own)
+
+
+def _on(tasks: str, sentences: Sequence[str]) -> list[str]:
+    """Sentences of a verdict, the first of which says on which tasks it is."""
+    first, *others = sentences
+    return [f"On {tasks} {first[0].lower()}{first[1:]}", *others]
+
+
+def _identify(
+    answers: Answers,
+    known: Mapping[str, Baseline],
+    fits: Sequence[Fit],
+    differences: Callable[[str], tuple[str, ...]],
+    tolerance: float,
+) -> Identification:
+    """Verdict on the answers to one law of tasks."""
     weight = bounded_weights(answers.model)
     size = ratio(answers.model**2, answers.target**2)
     evidence = _Evidence.of(_times(answers, weight), known, tolerance)
@@ -242,6 +284,8 @@ def identify(
     else:
         finding = evidence.unnamed()
     sentences = [*finding.sentences, *_bounded(weight)]
+    if finding.kind in ("like", "none"):
+        sentences += _beside_best(answers, known)
     return Identification(
         kind=finding.kind,
         holds=finding.kind in ("algorithm", "mixture"),
@@ -256,6 +300,25 @@ def identify(
         tolerance=tolerance,
         sentences=tuple(sentences),
     )
+
+
+def _beside_best(answers: Answers, known: Mapping[str, Baseline]) -> list[str]:
+    """Sentence on the error of a model beside that of the best algorithm without fits."""
+    errors = {
+        name: Estimate.of(answers.errors(predictions), keep=False)
+        for name, predictions in answers.baselines.items()
+        if not known[name].parameters
+    }
+    if not errors:
+        return []
+    best = min(errors, key=lambda name: errors[name].mean)
+    own = Estimate.of(answers.errors(answers.model), keep=False)
+    left = ratio((answers.model - answers.baselines[best]) ** 2, answers.baselines[best] ** 2)
+    side = "more" if own.mean > errors[best].mean else "less"
+    return [
+        f"Its error is {measured(own)}, {side} than the {measured(errors[best])} of "
+        f"{known[best].words}, of whose answers it leaves {percent(left)} unexplained."
+    ]
 
 
 def _times(answers: Answers, weight: np.ndarray) -> Answers:
@@ -477,6 +540,9 @@ class _Evidence:
         """Verdict where nothing is within the tolerance: none, or more prompts must tell."""
         reason = self._reason()
         shares = self._open()
+        nearest = self.near[0]
+        if not shares and nearest.unexplained.mean < HALF:
+            return _Finding("like", [self._like()], (nearest.name,))
         if not shares:
             return _Finding("none", [f"It is none of these algorithms: {reason}."])
         needed = [
@@ -489,6 +555,20 @@ class _Evidence:
             enough = f", some {float(f'{2 * count:.1g}'):,.0f} would tell"
         sentence = f"These prompts are too few for a verdict{enough}: {reason}."
         return _Finding("undecided", [sentence], (self.near[0].name,))
+
+    def _like(self) -> str:
+        """What the model is like, and how much of its answers that explains."""
+        nearest = self.near[0]
+        share = nearest.unexplained
+        explained = Estimate(1 - share.mean, share.standard_error, share.repeats)
+        sentence = (
+            f"It is like {self.title(nearest)}, which explains {percent(explained)} of the mean "
+            f"square of its answers, but not exactly that nor any other of these algorithms"
+        )
+        mixture = self.mixture.unexplained
+        if len(self.mixture.terms) > 1 and mixture.mean < share.mean:
+            sentence += f"; the best mixture ({self._sum()}) leaves {percent(mixture)}"
+        return f"{sentence}."
 
     def _reason(self) -> str:
         """What is nearest."""

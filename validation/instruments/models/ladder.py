@@ -28,7 +28,8 @@ class Rung:
     z : float
         Of the difference.
     theory : float
-        Exact error of the algorithm; NaN where it is not known.
+        Exact error of the algorithm; NaN where it is not known.  It is infinite where the measured
+        one is the mean of a law without a mean.
     theory_z : float
         Deviation of the measured error from it: a check of the comparison itself.
     """
@@ -40,6 +41,11 @@ class Rung:
     z: float
     theory: float = math.nan
     theory_z: float = math.nan
+
+    @property
+    def finite(self) -> bool:
+        """Whether its error has a mean, so far as is known."""
+        return not math.isinf(self.theory)
 
     def columns(self) -> dict[str, Any]:
         """What a table has of it."""
@@ -115,7 +121,10 @@ def _rung(baseline: Baseline, of_model: np.ndarray, answers: Answers, exact: boo
     errors = answers.errors(answers.baselines[baseline.name])
     error = Estimate.of(errors, keep=False)
     difference = Estimate.of(of_model - errors, keep=False)
-    theory = float(baseline.loss) if exact and baseline.loss is not None else math.nan
+    theory = math.nan if baseline.loss is None else float(baseline.loss)
+    # Contexts of the pretraining tasks are those of fresh ones: a mean that is infinite stays so.
+    if not exact and not (answers.section == "pretraining" and math.isinf(theory)):
+        theory = math.nan
     # Errors that are rounding, for labels of this size, are 0.
     size = float(np.mean(answers.target**2))
     theory_z = z_of(error, theory, size) if math.isfinite(theory) else math.nan

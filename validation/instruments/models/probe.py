@@ -87,6 +87,7 @@ def judge(
         fits=fits,
         differences=partial(interview.differences, tolerance),
         tolerance=tolerance,
+        pretraining=interview.answers.get("pretraining"),
     )
     first = min(len(fresh), 2 * fit_size(problem, 2 * len(fresh)))
     pretraining = None

@@ -317,12 +317,20 @@ class AlgorithmReport(Result):
         """The ladder as lines of text, with headings."""
         columns = self.columns()
         names = [name for name in HEADINGS if name in columns]
-        texts = [[_cell(name, value) for value in columns[name]] for name in names]
+        finite = [rung.finite for rung in self.fresh.rungs]
+        texts = [
+            [
+                _cell(name, value) if mean else _WITHOUT_MEAN.get(name, "")
+                for value, mean in zip(columns[name], finite, strict=True)
+            ]
+            for name in names
+        ]
+        texts[names.index("algorithm")] = list(columns["algorithm"])
         return [[HEADINGS[name] for name in names], *map(list, zip(*texts, strict=True))]
 
     def __str__(self) -> str:
         heading, *lines = self.cells()
-        table = [heading, ["model", str(self.fresh.error)], *lines]
+        table = [heading, ["model", measured(self.fresh.error)], *lines]
         parts = [*self.warnings, self.verdict.sentence, self._setting()]
         parts.append("\n".join(aligned(table, "<>")))
         parts += self.sentences()
@@ -349,9 +357,9 @@ class AlgorithmReport(Result):
         if (pretraining := self.pretraining) is not None:
             near = pretraining.nearest
             lines.append(
-                f"Pretraining tasks: error {pretraining.error}, on fresh tasks "
-                f"{self.fresh.error}; the nearest algorithm there is {near.name} with "
-                f"{near.error} (z = {_shown_z(near.z)})."
+                f"Pretraining tasks: error {measured(pretraining.error)}, on fresh tasks "
+                f"{measured(self.fresh.error)}; the nearest algorithm there is {near.name} with "
+                f"{measured(near.error)} (z = {_shown_z(near.z)})."
             )
         if self.use is not None:
             lines.append(self.use.sentence)
@@ -383,6 +391,8 @@ def ladder_cells(ladder: Ladder) -> list[list[str]]:
     lines = [["algorithm", "error", "model - it", "z"], ["model", measured(ladder.error), "", ""]]
     return lines + [
         [rung.name, measured(rung.error), measured(rung.difference), _shown_z(rung.z)]
+        if rung.finite
+        else [rung.name, "infinite", "", ""]
         for rung in ladder.rungs
     ]
 
@@ -391,6 +401,10 @@ def fit_cells(fits: Sequence[Fit]) -> list[list[str]]:
     """Fitted families, the nearest first, as lines of text."""
     lines = [["family", "nearest member", "unexplained"]]
     return lines + [[fit.family, fit.title, percent(fit.unexplained)] for fit in fits]
+
+
+# Cells of an algorithm whose error has no mean; the others are empty.
+_WITHOUT_MEAN = {"error": "infinite", "unexplained": "infinite"}
 
 
 def _cell(name: str, value: Estimate | str | float) -> str:

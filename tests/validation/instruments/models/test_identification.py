@@ -55,6 +55,36 @@ def test_every_algorithm_is_found_through_noise():
         assert found[name].unexplained.mean < 0.01, name
 
 
+def test_a_headline_is_graded():
+    """What it is like, how much of its answers that explains, and how much worse it is."""
+    predictions = asked(lambda known: known["ridge"] + 0.5 * common_noise())
+    found = identify(predictions)
+    distance = np.mean((predictions.model - known_answers()["ridge"]) ** 2)
+    explained = 100 * (1 - distance / np.mean(predictions.model**2))
+    first, second = found.sentences
+    assert first.startswith("It is like ridge regression with the best penalty, which explains ")
+    assert float(first.split("explains ")[1].split("(")[0]) == pytest.approx(explained, abs=0.6)
+    errors = (predictions.model - DRAWN.target) ** 2 + DRAWN.noise_variance
+    stated = float(second.split("error is ")[1].split("(")[0])
+    assert stated == pytest.approx(np.mean(errors), abs=0.06)
+    assert ", more than the " in second
+    assert not found.holds
+
+
+def test_a_headline_speaks_for_both_laws_of_tasks():
+    junk = asked(lambda _: common_noise())
+    step = asked(lambda known: known["one_step"])
+    found = identify(junk, pretraining=step)
+    assert found.kind == "none"
+    assert found.pretraining is not None
+    assert found.pretraining.names == ("one_step",)
+    assert found.sentence.startswith("On its own tasks it is one gradient step")
+    assert "On fresh tasks it is none of these algorithms" in found.sentence
+    both = identify(step, pretraining=step)
+    assert both.sentence.startswith("On fresh tasks it is one gradient step")
+    assert "On its own tasks it is one gradient step" in both.sentence
+
+
 def test_verdicts():
     for predictor, kind, names in (
         (lambda known: known["one_step"], "algorithm", {"one_step"}),
@@ -65,9 +95,10 @@ def test_verdicts():
         ),
         (lambda known: 1.3 * known["ridge"] + 0.05 * common_noise(), "mixture", {"ridge"}),
         (lambda known: 0.05 * known["ridge"], "null", {"null"}),
-        (lambda known: known["ridge"] + 0.5 * common_noise(), "none", set()),
+        (lambda known: known["ridge"] + 0.5 * common_noise(), "like", {"ridge"}),
+        (lambda known: known["ridge"] + 1.5 * common_noise(), "none", set()),
         (lambda _: common_noise(), "none", set()),
-        (smoother, "none", set()),
+        (smoother, "like", {"softmax_1"}),
     ):
         found = identify(asked(predictor))
         assert (found.kind, set(found.names)) == (kind, names)

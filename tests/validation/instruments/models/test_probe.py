@@ -49,7 +49,9 @@ def report():
 
 def test_ridge_is_found_with_its_sensitivities(report):
     assert report.verdict.names == ("ridge",)
-    assert report.verdict.sentence.startswith("It is ridge regression with the best penalty: ")
+    headline = "On fresh tasks it is ridge regression with the best penalty: "
+    assert report.verdict.sentence.startswith(headline)
+    assert "On its own tasks it is ridge regression" in report.verdict.sentence
     assert report.verdict.holds
     assert set(report.sensitivities) == {"query", "labels"}
     for cosines in report.sensitivities.values():
@@ -214,3 +216,12 @@ def test_wrong_arguments_are_named():
         with pytest.raises((ValueError, TypeError)) as caught:
             iclimit.probe(**arguments)
         assert message in str(caught.value)
+
+
+def test_an_error_without_a_mean_is_called_infinite():
+    """Least squares of as many noisy labels as dimensions: its measured mean says nothing."""
+    law = iclimit.Problem(dim=3, context=3, noise_variance=0.3, tasks=TASKS, scale=1)
+    names = ["least_squares", "ridge"]
+    text = str(iclimit.probe(ridge, law, test_prompts=100, baselines=names, rng=1))
+    line = next(line for line in text.splitlines() if line.startswith("least_squares"))
+    assert line.split() == ["least_squares", "infinite", "infinite"]
