@@ -11,6 +11,8 @@ fitted to other answers of the model (`iclimit.validation.instruments.models.fit
   contains X as a special case.
 * **ambiguous**: X and Y are both within the tolerance, have as many parameters, and these prompts
   do not tell which of them is nearer.
+* **algorithm**, too, where none of these is within the tolerance, but linear attention with any
+  matrix is, on prompts held out: one step with that preconditioner.
 * **mixture**: no algorithm is within the tolerance, but a sum of at most three with positive
   weights is (`iclimit.validation.instruments.models.mixtures`); a single algorithm with a
   factor counts as one.
@@ -50,6 +52,7 @@ from iclimit.statistics import z_threshold
 from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.fitting import Fit
+from iclimit.validation.instruments.models.linear_attention import LinearPart
 from iclimit.validation.instruments.models.mixtures import GAIN, Mixture, best_mixture
 from iclimit.validation.instruments.models.model import Answers
 from iclimit.validation.instruments.ratios import (
@@ -216,13 +219,15 @@ def identify(
     differences: Callable[[str], tuple[str, ...]] = lambda _: (),
     tolerance: float = TOLERANCE,
     pretraining: Answers | None = None,
+    linear: LinearPart | None = None,
+    fitted: int = 0,
 ) -> Identification:
     """Say which algorithm the answers of a model come from.
 
     Parameters
     ----------
     answers : Answers
-        To fresh prompts, on which no parameter was fitted.
+        To fresh prompts.
     algorithms : iterable of Baseline
         What the algorithms of these answers are called, and what they contain; without them all
         are called by their names.
@@ -235,6 +240,11 @@ def identify(
         Share of the mean square that may be left unexplained, in (0, 1).
     pretraining : Answers, optional
         To prompts of the pretraining tasks.
+    linear : LinearPart, optional
+        Linear attention that is nearest to the answers to fresh prompts: where no algorithm is
+        within the tolerance, a step with any preconditioner may be.
+    fitted : int
+        Number of the first prompts on which parameters were fitted: the verdict is on the others.
     """
     titles = {name: row.title for name, row in ALGORITHMS.items()}
     known = {
@@ -242,10 +252,13 @@ def identify(
         for name in answers.baselines
     }
     known |= {algorithm.name: algorithm for algorithm in algorithms}
-    fresh = _identify(answers, known, fits, differences, tolerance)
+    judged = answers.rows(slice(fitted, None))
+    fresh = _identify(judged, known, fits, differences, tolerance, linear)
+    fresh = _beside_best(fresh, answers, known)
     if pretraining is None:
         return fresh
     own = _identify(pretraining, known, (), lambda _: (), tolerance)
+    own = _beside_best(own, pretraining, known)
     on_own = _on("its own tasks", own.sentences)
     on_fresh = _on("fresh tasks", fresh.sentences)
     # What the model is comes first: none of these on fresh tasks says what it is not.
@@ -267,6 +280,7 @@ def _identify(
     fits: Sequence[Fit],
     differences: Callable[[str], tuple[str, ...]],
     tolerance: float,
+    linear: LinearPart | None = None,
 ) -> Identification:
     """Verdict on the answers to one law of tasks."""
     weight = bounded_weights(answers.model)
@@ -281,11 +295,11 @@ def _identify(
         finding = evidence.named(differing)
     elif _upper(evidence.mixture.unexplained, evidence.limit) < tolerance:
         finding = evidence.mixed()
+    elif linear is not None and _lower(linear.explained, quantile(1)) > 1 - tolerance:
+        finding = _Finding("algorithm", [linear.title], ("linear_attention",))
     else:
         finding = evidence.unnamed()
     sentences = [*finding.sentences, *_bounded(weight)]
-    if finding.kind in ("like", "none"):
-        sentences += _beside_best(answers, known)
     return Identification(
         kind=finding.kind,
         holds=finding.kind in ("algorithm", "mixture"),
@@ -302,23 +316,28 @@ def _identify(
     )
 
 
-def _beside_best(answers: Answers, known: Mapping[str, Baseline]) -> list[str]:
-    """Sentence on the error of a model beside that of the best algorithm without fits."""
+def _beside_best(
+    found: Identification, answers: Answers, known: Mapping[str, Baseline]
+) -> Identification:
+    """The verdict with the error of a model that is no algorithm beside that of the best one."""
     errors = {
         name: Estimate.of(answers.errors(predictions), keep=False)
         for name, predictions in answers.baselines.items()
         if not known[name].parameters
     }
-    if not errors:
-        return []
+    if found.kind not in ("like", "none") or not errors:
+        return found
     best = min(errors, key=lambda name: errors[name].mean)
     own = Estimate.of(answers.errors(answers.model), keep=False)
-    left = ratio((answers.model - answers.baselines[best]) ** 2, answers.baselines[best] ** 2)
+    predictions = answers.baselines[best]
+    left = ratio((answers.model - predictions) ** 2, predictions**2)
     side = "more" if own.mean > errors[best].mean else "less"
-    return [
+    sentence = (
         f"Its error is {measured(own)}, {side} than the {measured(errors[best])} of "
         f"{known[best].words}, of whose answers it leaves {percent(left)} unexplained."
-    ]
+    )
+    sentences = (*found.sentences, sentence)
+    return replace(found, sentences=sentences, sentence=" ".join(sentences))
 
 
 def _times(answers: Answers, weight: np.ndarray) -> Answers:

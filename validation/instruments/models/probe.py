@@ -80,14 +80,16 @@ def judge(
     fits, near = fit_families(families(problem), interview.sections["fresh"], fresh, tolerance)
     interview = interview.with_answers_of(near)
     chosen = [*baselines, *near]
-    fitted = fit_size(problem, len(fresh))
+    linear = interview.linear_part()
     verdict = identify(
-        interview.answers["fresh"].rows(slice(fitted, None)),
+        interview.answers["fresh"],
         chosen,
         fits=fits,
         differences=partial(interview.differences, tolerance),
         tolerance=tolerance,
         pretraining=interview.answers.get("pretraining"),
+        linear=linear,
+        fitted=fit_size(problem, len(fresh)),
     )
     first = min(len(fresh), 2 * fit_size(problem, 2 * len(fresh)))
     pretraining = None
@@ -100,7 +102,7 @@ def judge(
         fresh=interview.ladder("fresh", chosen),
         pretraining=pretraining,
         sensitivities={moved: cosines(slopes) for moved, slopes in interview.slopes.items()},
-        linear=interview.linear_part(),
+        linear=linear,
         use=context_use(interview.first(first), fresh[:first], fits),
         diagnosis=interview.diagnosis(),
         shifts=tuple(interview.ladder(name, chosen) for name in interview.shifts),

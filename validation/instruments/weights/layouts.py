@@ -42,7 +42,23 @@ ALIASES = {
     "W_O": "projection",
     "W_KQ": "key_query",
     "W_PV": "value",
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "projection",
+    "out_proj": "projection",
+    "c_proj": "projection",
 }
+
+# Matrices that libraries stack: queries, keys and values of PyTorch's MultiheadAttention and of
+# GPT-2, in this order.
+STACKED = ("in_proj_weight", "c_attn", "qkv_proj")
+
+# Where other weights lead: no layer of linear attention has them.
+WHOLE_NETWORK = (
+    "; weights of a whole network, with embeddings, norms or MLPs, are not reduced: ask the "
+    "network instead, iclimit.probe(predict, problem)"
+)
 
 
 @dataclass(frozen=True)
@@ -318,6 +334,7 @@ def _output(
 def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, Any]]:
     """Name and value of the matrix of each role."""
     known = {role: role for role in ROLES} | ALIASES | dict(layout.names)
+    layer = _without_libraries(layer, layout, known)
     matrices: dict[str, tuple[str, Any]] = {}
     for name in layer:
         if name not in known:
@@ -325,13 +342,66 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
             hint = did_you_mean(str(name), known)
             raise ValueError(
                 f"layer has a matrix {name!r}, which layout {layout.name!r} does not know: "
-                f"it knows {', '.join(dict.fromkeys(own))}{hint}"
+                f"it knows {', '.join(dict.fromkeys(own))}{hint or WHOLE_NETWORK}"
             )
         role = known[name]
         if role in matrices:
             raise ValueError(f"layer has {matrices[role][0]!r} and {name!r}, which are the same")
         matrices[role] = name, layer[name]
     return matrices
+
+
+def _without_libraries(
+    layer: Mapping[str, Any], layout: Layout, known: Mapping[str, str]
+) -> dict[str, Any]:
+    """Weights of a state dictionary without prefix and ending, stacked ones taken apart.
+
+    GPT-2 of Hugging Face keeps matrices (D, 3 D) that act on rows, and with them ``c_proj``;
+    PyTorch and nanoGPT keep (3 D, D), on columns.
+    """
+    plain: dict[str, Any] = {}
+    whole: dict[str, str] = {}
+    for name in layer:
+        stem = str(name).removesuffix(".weight").rpartition(".")[2]
+        if name in known or stem not in (*known, *STACKED, "bias", "in_proj_bias"):
+            stem = name
+        elif stem.endswith("bias"):
+            if np.any(to_host(layer[name]) if is_array_api_obj(layer[name]) else layer[name]):
+                raise ValueError(f"layer has a bias {name!r}, and linear attention has none")
+            continue
+        if stem in plain:
+            raise ValueError(
+                f"layer has {whole[stem]!r} and {name!r}, of several layers: give one, "
+                "{name: w for name, w in state.items() if name.startswith(PREFIX)}, or all in a "
+                "list to reduced_stack"
+            )
+        plain[stem] = layer[name]
+        whole[stem] = str(name)
+    for name in STACKED:
+        if name in plain:
+            plain |= _taken_apart(whole[name], plain.pop(name), plain, layout)
+    return plain
+
+
+def _taken_apart(
+    name: str, stacked: Any, others: Mapping[str, Any], layout: Layout
+) -> dict[str, np.ndarray]:
+    """Queries, keys and values that are stacked, and what goes with them, as the layout acts."""
+    array = np.asarray(to_host(stacked) if is_array_api_obj(stacked) else stacked)
+    if array.ndim != 2 or 3 * min(array.shape) != max(array.shape):
+        raise ValueError(
+            f"{name} must stack queries, keys and values, (3 D, D) or (D, 3 D), got shape "
+            f"{array.shape}"
+        )
+    on_rows = array.shape[1] > array.shape[0]
+    queries, keys, values = np.split(array, 3, axis=int(on_rows))
+    parts = {"q_proj": queries, "k_proj": keys, "v_proj": values}
+    if "c_proj" in others:
+        projection = others["c_proj"]
+        parts["c_proj"] = to_host(projection) if is_array_api_obj(projection) else projection
+    if on_rows == (layout.orientation == "rows"):
+        return parts
+    return {role: np.swapaxes(part, -1, -2) for role, part in parts.items()}
 
 
 # Kinds of arrays that NumPy would turn into numbers: flags, text, objects and times.

@@ -225,3 +225,23 @@ def test_an_error_without_a_mean_is_called_infinite():
     text = str(iclimit.probe(ridge, law, test_prompts=100, baselines=names, rng=1))
     line = next(line for line in text.splitlines() if line.startswith("least_squares"))
     assert line.split() == ["least_squares", "infinite", "infinite"]
+
+
+def test_linear_attention_with_any_matrix_is_named():
+    """One step with a preconditioner that is no multiple of the identity, x' W h."""
+    rng = np.random.default_rng(5)
+    basis, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    matrix = basis @ np.diag([0.56, 0.7, 0.88]) @ basis.T
+
+    def generic(inputs, labels, query):
+        mean = np.mean(labels[:, :, None] * inputs, axis=1)
+        return np.vecdot(query @ matrix, mean)
+
+    law = iclimit.Problem(dim=3, context=12, noise_variance=0.3, scale=1)
+    verdict = iclimit.probe(generic, law, test_prompts=1000, rng=1).verdict
+    assert verdict.kind == "algorithm"
+    assert verdict.names == ("linear_attention",)
+    assert verdict.sentence.startswith(
+        "It is linear attention: one step with a preconditioner, for inputs of variance 1 with "
+        "eigenvalues 0.56 to 0.88; it leaves 0 % of the mean square"
+    )

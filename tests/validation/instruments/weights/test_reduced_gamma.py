@@ -519,3 +519,33 @@ def test_entries_that_are_no_numbers_are_refused(kind):
 
 def test_layouts_are_those_of_the_tests():
     assert set(LAYOUTS) == set(FORWARD)
+
+
+def test_names_and_stacks_of_libraries():
+    """State dictionaries of PyTorch, Hugging Face and nanoGPT are the same layer."""
+    rng = np.random.default_rng(3)
+    size = 4
+    q, k, v, o = rng.standard_normal((4, size, size))
+    law = {"context": 7, "noise_variance": 0.1, "layout": "vonoswald2023"}
+    expected = reduced_gamma({"W_Q": q, "W_K": k, "W_V": v, "P": o}, **law).gamma
+    stacked = np.concatenate([q, k, v])
+    head = "model.layers.0.self_attn."
+    separate = {"q_proj.weight": q, "k_proj.weight": k, "v_proj.weight": v, "o_proj.weight": o}
+    for layer in (
+        {head + name: matrix for name, matrix in separate.items()},
+        {"in_proj_weight": stacked, "in_proj_bias": np.zeros(12), "out_proj.weight": o},
+        {"h.0.attn.c_attn.weight": stacked, "h.0.attn.c_proj.weight": o},
+        {"h.0.attn.c_attn.weight": stacked.T, "h.0.attn.c_proj.weight": o.T}
+        | {"h.0.attn.c_attn.bias": np.zeros(12)},
+    ):
+        assert np.allclose(reduced_gamma(layer, **law).gamma, expected)
+    rows = {"in_proj_weight": stacked, "out_proj": o.T}
+    assert np.allclose(reduced_gamma(rows, orientation="rows", **law).gamma, expected)
+    two = separate | {f"layers.1.{name}": matrix for name, matrix in separate.items()}
+    for layer, message in (
+        (two, "of several layers: give one, .*reduced_stack"),
+        (separate | {"q_proj.bias": np.ones(4)}, "has a bias 'q_proj.bias'"),
+        ({"c_attn": q}, r"must stack queries, keys and values, .*got shape \(4, 4\)"),
+        (separate | {"wte.weight": q}, "ask the network instead, iclimit.probe"),
+    ):
+        value_error(message, reduced_gamma, layer, **law)
