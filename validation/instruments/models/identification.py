@@ -502,9 +502,9 @@ class _Evidence:
 
     def _fitted(self, best: Likeness) -> list[str]:
         """Sentence with the parameters of the simplest family that an algorithm is a member of."""
-        around = [
-            algorithm for algorithm in self.known.values() if best.name in algorithm.contains
-        ]
+        # On pretraining tasks a member that was fitted to fresh ones may be far away.
+        near = [name for likeness in self.within for name in (likeness.name, *likeness.same)]
+        around = [self.known[name] for name in near if best.name in self.known[name].contains]
         # Least squares is a limit: the parameters are 0 or infinite.
         if not around or best.name == "least_squares":
             return []

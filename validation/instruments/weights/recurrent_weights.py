@@ -1,6 +1,6 @@
 r"""Recurrent layers, read from their weights: gate, step of the delta rule and readout.
 
-A head of GLA, DeltaNet, Gated DeltaNet or Mamba-2 keeps a state S for keys
+A head of RetNet, GLA, DeltaNet, Gated DeltaNet, KDA or Mamba-2 keeps a state S for keys
 :math:`k = W_K e`, queries and values of the tokens e, with a gate :math:`\gamma` and a step
 :math:`\beta` that may depend on the token,
 
@@ -66,8 +66,16 @@ LAYOUTS = {
     "gla": (*_PROJECTIONS, "gk_proj.0.weight", "gk_proj.1.weight", "gk_proj.1.bias"),
     "deltanet": (*_PROJECTIONS, "b_proj.weight"),
     "gated-deltanet": (*_PROJECTIONS, "b_proj.weight", "a_proj.weight", *_TIMES),
+    "kda": (*_PROJECTIONS, "b_proj.weight", "f_proj.0.weight", "f_proj.1.weight", *_TIMES),
+    "retnet": tuple(_PROJECTIONS),
     "mamba2": ("in_proj.weight", "out_proj.weight", "D", *_TIMES),
 }
+
+# Layouts whose keys and queries have unit length.
+_UNIT_KEYS = "deltanet", "gated-deltanet", "kda"
+
+# Gates of the heads h = 0, 1, ... of RetNet are 1 - 2^(-5 - h).
+_RETNET_POWER = 5
 
 # Parts that may be left out.
 _OPTIONAL = ("D",)
@@ -218,13 +226,13 @@ def reduced_recurrence(
         ``weight`` of PyTorch's Linear does, and on tokens of d + 1 numbers (x, y).
     problem : Problem
         Law of the prompts, with isotropic Gaussian inputs and fresh tasks; these may drift.
-    layout : {"gla", "deltanet", "gated-deltanet", "mamba2"}
-        Which layer: those of flash-linear-attention, or Mamba-2 with the rows x, B, C and dt of
-        ``in_proj.weight``.
+    layout : {"gla", "deltanet", "gated-deltanet", "kda", "retnet", "mamba2"}
+        Which layer: those of flash-linear-attention (KDA is Kimi's delta rule with a gate for each
+        channel), or Mamba-2 with the rows x, B, C and dt of ``in_proj.weight``.
     heads : int >= 1
         Number of heads; for Mamba-2 that of ``A_log``.
     unit_keys : bool, optional
-        Whether keys and queries are divided by their norms; by default in the two DeltaNets.
+        Whether keys and queries are divided by their norms; by default in the DeltaNets and KDA.
     negative_eigenvalues : bool
         Whether steps are twice a sigmoid (``allow_neg_eigval``).
     gate_logit_normalizer : float > 0
@@ -253,12 +261,14 @@ def reduced_recurrence(
     Notes
     -----
     Gates and steps that vary with the token are evaluated in the layer itself, and are constants
-    in the reduced one.  Biases and activations of keys, queries and values are not read.
+    in the reduced one.  Biases and activations of keys, queries and values are not read, and
+    neither are RetNet's rotations of keys and queries by position.
 
     References
     ----------
     Yang et al., arXiv:2312.06635 (GLA), arXiv:2406.06484 (DeltaNet), arXiv:2412.06464 (Gated
-    DeltaNet); Dao and Gu, arXiv:2405.21060 (Mamba-2).
+    DeltaNet); Dao and Gu, arXiv:2405.21060 (Mamba-2); Kimi Linear, arXiv:2510.26692 (KDA); Sun et
+    al., arXiv:2307.08621 (RetNet).
 
     Examples
     --------
@@ -281,7 +291,7 @@ def reduced_recurrence(
     check_integers(heads=heads)
     check_integers(least=2, test_prompts=test_prompts)
     if unit_keys is None:
-        unit_keys = layout in ("deltanet", "gated-deltanet")
+        unit_keys = layout in _UNIT_KEYS
     check_flag("unit_keys", unit_keys)
     _check_isotropic(problem)
     root = real_number("gate_logit_normalizer", gate_logit_normalizer, "(0, inf)")
@@ -508,7 +518,7 @@ def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.
 def _attention(
     weights: dict[str, np.ndarray], layout: str, dim: int, root: float, factor: float
 ) -> dict[str, Any]:
-    """Heads of GLA and of the two DeltaNets."""
+    """Heads of GLA, RetNet, the two DeltaNets and KDA."""
     query = weights["q_proj.weight"]
     key = weights["k_proj.weight"]
     value = weights["v_proj.weight"]
@@ -523,11 +533,17 @@ def _attention(
     if layout == "gla":
         heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
         return heads | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
+    if layout == "retnet":
+        heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
+        fixed = 1 - 2.0 ** -(_RETNET_POWER + np.arange(count))
+        return heads | {"gate": lambda e: np.broadcast_to(fixed[:, None], (len(e), count, 1))}
     written = weights["b_proj.weight"][0]
     _check_shape("b_proj.weight", written, (count, dim + 1))
     heads |= {"step": lambda e: factor * expit(e @ written.T), "corrects": True}
     if layout == "deltanet":
         return heads | {"gate": lambda e: np.ones((len(e), count, 1))}
+    if layout == "kda":
+        return heads | {"gate": _channel_gates(weights, (count, rows), dim)}
     times = weights["a_proj.weight"][0]
     decay = _decay(weights, count)
     _check_shape("a_proj.weight", times, (count, dim + 1))
@@ -549,6 +565,25 @@ def _low_rank_gates(
     def gate(e: np.ndarray) -> np.ndarray:
         logits = e @ first.T @ second.T + bias
         return np.asarray(expit(logits).reshape(-1, *shape) ** (1 / root))
+
+    return gate
+
+
+def _channel_gates(weights: dict[str, np.ndarray], shape: tuple[int, int], dim: int) -> PerToken:
+    """Gates of KDA, one for each row of the keys, with a rate for each head."""
+    first = weights["f_proj.0.weight"][0]
+    second = weights["f_proj.1.weight"][0]
+    bias = weights["dt_bias"]
+    rate = weights["A_log"]
+    count, rows = shape
+    _check_shape("f_proj.0.weight", first, (second.shape[1], dim + 1))
+    _check_shape("f_proj.1.weight", second, (count * rows, len(first)))
+    _check_shape("dt_bias", bias, (count * rows,))
+    _check_shape("A_log", rate, (count,))
+
+    def gate(e: np.ndarray) -> np.ndarray:
+        dt = np.logaddexp(0.0, e @ first.T @ second.T + bias).reshape(-1, *shape)
+        return np.asarray(np.exp(-np.exp(rate)[:, None] * dt))
 
     return gate
 

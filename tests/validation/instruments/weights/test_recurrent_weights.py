@@ -44,7 +44,12 @@ def random_layer(layout, heads=2, rows=4):
     if layout == "gla":
         gates = {"gk_proj.0.weight": draw(2, tokens), "gk_proj.1.weight": draw(heads * rows, 2)}
         return layer | gates | {"gk_proj.1.bias": draw(heads * rows)}
+    if layout == "retnet":
+        return layer
     layer["b_proj.weight"] = draw(heads, tokens)
+    if layout == "kda":
+        gates = {"f_proj.0.weight": draw(2, tokens), "f_proj.1.weight": draw(heads * rows, 2)}
+        return layer | gates | {"A_log": draw(heads), "dt_bias": draw(heads * rows)}
     if layout == "gated-deltanet":
         layer |= {"a_proj.weight": draw(heads, tokens)} | times
     return layer
@@ -75,16 +80,22 @@ def forward(layout, layer, tokens, heads=2, rows=4):
                 if layout == "gla":
                     logits = layer["gk_proj.1.weight"] @ (layer["gk_proj.0.weight"] @ e)
                     gate = sigmoid(logits + layer["gk_proj.1.bias"])[part] ** (1 / 16)
+                elif layout == "retnet":
+                    gate = (31 / 32, 63 / 64)[h]
                 else:
                     q = unit(q)
                     k = unit(k)
                     step = 2 * sigmoid(layer["b_proj.weight"][h] @ e)
+                if layout == "kda":
+                    logits = layer["f_proj.1.weight"] @ (layer["f_proj.0.weight"] @ e)
+                    times = softplus(logits + layer["dt_bias"])[part]
+                    gate = np.exp(-np.exp(layer["A_log"][h]) * times)
                 if layout == "gated-deltanet":
                     a = layer["a_proj.weight"][h] @ e + layer["dt_bias"][h]
                     gate = np.exp(-np.exp(layer["A_log"][h]) * softplus(a))
                 q = q / rows**0.5
             state = state * gate
-            if layout in ("deltanet", "gated-deltanet"):
+            if layout in ("deltanet", "gated-deltanet", "kda"):
                 v = v - state @ k
             state = state + step * np.outer(v, k)
         skip = layer["D"][h] * x[pair] if layout == "mamba2" else 0.0
@@ -93,7 +104,7 @@ def forward(layout, layer, tokens, heads=2, rows=4):
     return (layer[name] @ np.concatenate(outputs))[-1]
 
 
-LAYOUTS = ["gla", "deltanet", "gated-deltanet", "mamba2"]
+LAYOUTS = ["gla", "deltanet", "gated-deltanet", "mamba2", "kda", "retnet"]
 
 
 def test_layers_predict_what_a_forward_pass_does():
@@ -112,7 +123,7 @@ def test_layers_predict_what_a_forward_pass_does():
         assert found.error.mean == pytest.approx(np.mean(squares) + 0.1)
         assert np.isnan(found.predicted)
         assert found.ignored.mean > 0.01
-        assert np.all(found.gate_spread > 0) == (layout != "deltanet")
+        assert np.all(found.gate_spread > 0) == (layout not in ("deltanet", "retnet"))
         assert "head" in str(found)
 
 
@@ -122,6 +133,11 @@ CONSTANT = {
         "gk_proj.1.bias": np.full(D, -1.0),
     },
     "deltanet": {"b_proj.weight": np.zeros((1, D + 1))},
+    "retnet": {},
+    "kda": {
+        **{"b_proj.weight": np.zeros((1, D + 1)), "f_proj.0.weight": np.zeros((2, D + 1))},
+        **{"f_proj.1.weight": np.zeros((D, 2)), "A_log": np.zeros(1), "dt_bias": np.full(D, -2.0)},
+    },
     "gated-deltanet": {
         **{"b_proj.weight": np.zeros((1, D + 1)), "a_proj.weight": np.zeros((1, D + 1))},
         **{"A_log": np.zeros(1), "dt_bias": [-2.0]},
@@ -195,7 +211,7 @@ def test_bad_weights_are_named():
 
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="layout must be one of gla, deltanet"):
-        reduced_recurrence({}, PROBLEM, layout="retnet")
+        reduced_recurrence({}, PROBLEM, layout="rwkv")
     type_error("layer must be a mapping", reduced_recurrence, [], PROBLEM, layout="gla")
     problem = iclimit.Problem(dim=D, context=7, correlation=0.5)
     with pytest.raises(ValueError, match=r"correlation of the problem must be 0.0, got 0.5"):
