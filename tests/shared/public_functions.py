@@ -9,7 +9,7 @@ from iclimit import asymptotics, simulate
 from iclimit.prediction import Scatter
 from iclimit.results import Result
 from iclimit.runs.execution import run_cells
-from iclimit.validation import reduced_gamma, reduced_stack
+from iclimit.validation import check_positions, reduced_gamma, reduced_stack
 
 VERBS = (
     iclimit.curve,
@@ -22,6 +22,7 @@ VERBS = (
     iclimit.probe,
     iclimit.validate,
     run_cells,
+    check_positions,
     reduced_gamma,
     reduced_stack,
     Scatter,

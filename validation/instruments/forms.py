@@ -90,7 +90,10 @@ def _in_order(name: str, column: Any) -> Any:
         return column
     entries = list(column.values())
     if any(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"column {name!r} must hold numbers or lists of them, got mappings")
+        raise ValueError(
+            f"column {name!r} must hold numbers or lists of them, got mappings: errors by "
+            "position of several models are for iclimit check-positions"
+        )
     return entries
 
 

@@ -243,8 +243,11 @@ class PositionErrors(Result):
         lines = [["examples", *map(str, shown)]]
         lines.append(["model", *(self._cell(ladder.error) for ladder in ladders)])
         for name in self.algorithms:
-            lines.append([name, *(self._cell(ladder[name].error) for ladder in ladders)])
-            lines.append(["  z of model", *(f"{ladder[name].z:.1f}" for ladder in ladders)])
+            rungs = [ladder[name] for ladder in ladders]
+            errors = [self._cell(rung.error) if rung.finite else "infinite" for rung in rungs]
+            lines.append([name, *errors])
+            z = [f"{rung.z:.1f}" if rung.finite else "" for rung in rungs]
+            lines.append(["  z of model", *z])
         parts = [impossible_sentence(self.impossible)] if self.impossible else []
         return "\n\n".join([*parts, "\n".join(aligned(lines, "<>"))])
 

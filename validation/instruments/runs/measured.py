@@ -450,6 +450,8 @@ def _hint(own: str) -> str:
             return f"; did you mean {head}{ending}?"
     if head in MEASURED:
         return f"; did you mean {head}?"
+    if text == "examples":
+        return "; errors against the number of examples are for iclimit check-positions;"
     if text == "numavg" or text in PARAMETERS["repeats"].synonyms:
         return "; did you mean runs (number of runs)?"
     return did_you_mean(own, KNOWN)
