@@ -368,17 +368,7 @@ def _names(
     hint: Callable[[str], str] | None,
 ) -> dict[str, str]:
     """What the user calls the columns that are used."""
-    mapped: dict[str, str] = {}
-    for name, own in columns.items():
-        if name not in known:
-            meant = did_you_mean(name, known)
-            raise ValueError(f"columns must map one of {', '.join(known)}, got {name!r}{meant}")
-        if own not in given:
-            near = did_you_mean(own, given)
-            raise ValueError(f"columns maps {name} to {own!r}, but there is no such column{near}")
-        if own in mapped:
-            raise ValueError(f"columns maps {mapped[own]} and {name} to the same column {own!r}")
-        mapped[own] = name
+    mapped = _mapped(given, known, columns)
     ignored = [ignore] if isinstance(ignore, str) and ignore != OTHERS else ignore
     for own in ignored if ignore != OTHERS else ():
         if own not in given:
@@ -400,6 +390,24 @@ def _names(
     if unknown:
         raise ValueError(_unknown(unknown[0], known, {}, hint) + _unknown_too(unknown[1:], hint))
     return kept
+
+
+def _mapped(
+    given: Collection[str], known: Collection[str], columns: Mapping[str, str]
+) -> dict[str, str]:
+    """Names of the notation, by what the user calls those columns that are renamed."""
+    mapped: dict[str, str] = {}
+    for name, own in columns.items():
+        if name not in known:
+            meant = did_you_mean(name, known)
+            raise ValueError(f"columns must map one of {', '.join(known)}, got {name!r}{meant}")
+        if own not in given:
+            near = did_you_mean(own, given)
+            raise ValueError(f"columns maps {name} to {own!r}, but there is no such column{near}")
+        if own in mapped:
+            raise ValueError(f"columns maps {mapped[own]} and {name} to the same column {own!r}")
+        mapped[own] = name
+    return mapped
 
 
 def _unknown_too(names: Sequence[str], hint: Callable[[str], str] | None) -> str:

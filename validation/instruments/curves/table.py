@@ -90,8 +90,8 @@ def read_curves(
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }
-    rows, remarks = _by_run(table, **reading)
-    entries = read_table(rows, ROLES, hint=_hint, **reading)
+    by_run, remarks = _by_run(table, **reading)
+    entries = read_table(by_run, ROLES, hint=_hint, **reading)
     names = [name for name in ROLES if name.startswith("loss") and name in entries]
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
@@ -99,12 +99,10 @@ def read_curves(
     curves = []
     for name in names:
         values = _losses(entries, name)
-        filled = np.array([not is_blank(entry) for entry in entries.entries[name]])
         for run, rows in _runs(entries).items():
             words = [entries.names[name]] if len(names) > 1 else []
             label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
-            written = rows[filled[rows]]
-            logged = written[_logged(values[written])]
+            logged = _logged(entries.entries[name], values, rows)
             curve = _sorted(Curve(label, steps[logged], values[logged], axis))
             problem = _problem(curve)
             curves += [] if problem else [curve]
@@ -134,21 +132,22 @@ def _by_run(
     return renamed, [f"{WANDB_STEP} of wandb is taken as step, and {metrics[0]} as loss"]
 
 
-def _logged(losses: np.ndarray) -> np.ndarray:
-    """Places of the losses that were logged, of a run in the order of its rows.
+def _logged(entries: Sequence[Any], losses: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of a run whose losses were logged.
 
     An empty entry is NaN where pandas has read the file, and a loss that diverged is NaN, too, but
     stays so: entries before the last number were not logged, and neither were those behind it if
     they are no more than there are between two numbers.
     """
-    numbers = np.flatnonzero(~np.isnan(losses))
+    written = np.array([row for row in rows if not is_blank(entries[row])], dtype=int)
+    numbers = np.flatnonzero(~np.isnan(losses[written]))
     if not numbers.size:
-        return np.arange(len(losses))
-    behind = len(losses) - 1 - numbers[-1]
+        return written
+    behind = len(written) - 1 - numbers[-1]
     between = int(np.max(np.diff(numbers), initial=1)) - 1
     if behind > between:
-        return np.concatenate([numbers, np.arange(numbers[-1] + 1, len(losses))])
-    return numbers
+        numbers = np.concatenate([numbers, np.arange(numbers[-1] + 1, len(written))])
+    return written[numbers]
 
 
 def _hint(name: str) -> str:

@@ -317,7 +317,7 @@ def _identify(
 
 
 def _beside_best(
-    found: Identification, answers: Answers, known: Mapping[str, Baseline]
+    verdict: Identification, answers: Answers, known: Mapping[str, Baseline]
 ) -> Identification:
     """The verdict with the error of a model that is no algorithm beside that of the best one."""
     errors = {
@@ -325,8 +325,8 @@ def _beside_best(
         for name, predictions in answers.baselines.items()
         if not known[name].parameters
     }
-    if found.kind not in ("like", "none") or not errors:
-        return found
+    if verdict.kind not in ("like", "none") or not errors:
+        return verdict
     best = min(errors, key=lambda name: errors[name].mean)
     own = Estimate.of(answers.errors(answers.model), keep=False)
     predictions = answers.baselines[best]
@@ -336,8 +336,8 @@ def _beside_best(
         f"Its error is {measured(own)}, {side} than the {measured(errors[best])} of "
         f"{known[best].words}, of whose answers it leaves {percent(left)} unexplained."
     )
-    sentences = (*found.sentences, sentence)
-    return replace(found, sentences=sentences, sentence=" ".join(sentences))
+    sentences = (*verdict.sentences, sentence)
+    return replace(verdict, sentences=sentences, sentence=" ".join(sentences))
 
 
 def _times(answers: Answers, weight: np.ndarray) -> Answers:

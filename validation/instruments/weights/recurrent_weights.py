@@ -530,24 +530,31 @@ def _attention(
     _check_shape("o_proj.weight", output, (count, output.shape[1], value.shape[1]))
     heads: dict[str, Any] = {"key": key, "query": query, "skip": np.zeros(count)}
     heads["value"] = (output[:, -1:] @ value)[:, 0]
-    if layout == "gla":
+    if layout in ("gla", "retnet"):
         heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
-        return heads | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
-    if layout == "retnet":
-        heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
+        if layout == "gla":
+            return heads | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
         fixed = 1 - 2.0 ** -(_RETNET_POWER + np.arange(count))
         return heads | {"gate": lambda e: np.broadcast_to(fixed[:, None], (len(e), count, 1))}
     written = weights["b_proj.weight"][0]
     _check_shape("b_proj.weight", written, (count, dim + 1))
     heads |= {"step": lambda e: factor * expit(e @ written.T), "corrects": True}
+    return heads | {"gate": _delta_gate(weights, layout, (count, rows), dim)}
+
+
+def _delta_gate(
+    weights: dict[str, np.ndarray], layout: str, shape: tuple[int, int], dim: int
+) -> PerToken:
+    """Gates of a layer that corrects its memory: none, one by head, or one by channel."""
+    count, _ = shape
     if layout == "deltanet":
-        return heads | {"gate": lambda e: np.ones((len(e), count, 1))}
+        return lambda e: np.ones((len(e), count, 1))
     if layout == "kda":
-        return heads | {"gate": _channel_gates(weights, (count, rows), dim)}
+        return _channel_gates(weights, shape, dim)
     times = weights["a_proj.weight"][0]
     decay = _decay(weights, count)
     _check_shape("a_proj.weight", times, (count, dim + 1))
-    return heads | {"gate": lambda e: decay(e @ times.T)[1][..., None]}
+    return lambda e: decay(e @ times.T)[1][..., None]
 
 
 def _low_rank_gates(
