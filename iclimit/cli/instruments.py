@@ -335,7 +335,7 @@ def check_errors_by_position(options: argparse.Namespace) -> int:
     --------
       iclimit check-positions metrics.json --dim 20 --context 40
       iclimit check-positions table.csv --dim 5 --context 10 --noise-variance 0.25 \
-          --baselines least_squares=solver --columns error=mse,error_se=sem -o check.png
+          --baselines averaging=mine --columns error=mse,error_se=sem -o check.png
     """
     from iclimit.validation import check_positions
 

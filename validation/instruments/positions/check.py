@@ -564,5 +564,8 @@ def check_positions(
         curves = [_changed(curve, silent, problem) for curve in curves]
     verdict = _verdict(curves, theory)
     if verdict is None:
-        raise ValueError("table must have an error that the theory knows, got none")
+        raise ValueError(
+            "table must have an error that the theory knows, got none (least squares on noisy "
+            f"labels is known beyond {HEAVY} examples from the dimension)"
+        )
     return PositionCheck(tuple(curves), theory, verdict, _fits(curves, theory))
