@@ -309,7 +309,7 @@ def _check_positions_flags(parser: OneLineParser) -> None:
     changes: Settings = {"problem": None, "baselines": names | {"default": None}}
     changes["test_prompts"] = "prompts behind each mean, for standard deviations"
     changes["query_noise"] = "errors are of query labels without noise"
-    add_flags(parser, check_positions, table=TABLE, **changes)
+    add_flags(parser, check_positions, {"table": TABLE} | changes)
     add_output(parser)
 
 
