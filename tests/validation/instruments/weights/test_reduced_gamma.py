@@ -540,7 +540,8 @@ def test_names_and_stacks_of_libraries():
     ):
         assert np.allclose(reduced_gamma(layer, **law).gamma, expected)
     rows = {"in_proj_weight": stacked, "out_proj": o.T}
-    assert np.allclose(reduced_gamma(rows, orientation="rows", **law).gamma, expected)
+    on_rows = law | {"layout": get_layout("vonoswald2023", orientation="rows")}
+    assert np.allclose(reduced_gamma(rows, **on_rows).gamma, expected)
     two = separate | {f"layers.1.{name}": matrix for name, matrix in separate.items()}
     for layer, message in (
         (two, "of several layers: give one, .*reduced_stack"),
