@@ -190,7 +190,7 @@ class Theory:
     def compare(self, curve: PositionCurve, prompts: float) -> list[Comparison]:
         """A known algorithm beside its exact errors, or a model beside the least possible ones."""
         rows = []
-        places = range(len(curve.examples))
+        places: Sequence[int] = range(len(curve.examples))
         if curve.algorithm:
             places = np.flatnonzero(self.judged(curve)).tolist()
         for place in places:
