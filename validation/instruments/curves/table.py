@@ -65,7 +65,11 @@ class Curve:
 
 
 def read_curves(
-    table: object, *, record: float | None, **reading: Any
+    table: object,
+    *,
+    record: float | None,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
 ) -> tuple[list[Curve], list[str]]:
     """Read curves; return them, and which runs are left out, why.
 
@@ -75,7 +79,7 @@ def read_curves(
         As in `iclimit.check_curve`.
     record : number, optional
         Steps from one row to the next, for tables without a column of steps.
-    **reading
+    columns, ignore
         How columns are called and which are ignored, as in `read_table`.
 
     Raises
@@ -90,8 +94,8 @@ def read_curves(
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }
-    by_run, remarks = _by_run(table, **reading)
-    entries = read_table(by_run, ROLES, hint=_hint, **reading)
+    by_run, remarks = _by_run(table, columns, ignore)
+    entries = read_table(by_run, ROLES, columns=columns, ignore=ignore, hint=_hint)
     names = [name for name in ROLES if name.startswith("loss") and name in entries]
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
@@ -113,7 +117,7 @@ def read_curves(
 
 
 def _by_run(
-    table: object, columns: object = None, ignore: Sequence[str] | str = ()
+    table: object, columns: object, ignore: Sequence[str] | str
 ) -> tuple[object, list[str]]:
     """The table, or rows of runs where it is the export of a chart of wandb; remarks on it.
 
