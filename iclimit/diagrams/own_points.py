@@ -209,11 +209,11 @@ def _compared(
     own = {name: given.get(name, number) for name, number in place.items()}
     doubt = 0.0
     if set(SIZES) <= given.keys() and quantity.simulated and quantity.structure is None:
-        sizes = {
+        setting: dict[str, Any] = {
             name: given[name] if math.isinf(given[name]) else int(given[name]) for name in SIZES
         }
-        noise = {name: own[name] for name in ("rho", "ridge") if name in own}
-        predicted = finite_size_errors(**sizes, **noise, draws=DRAWS, rng=0)
+        setting |= {name: own[name] for name in ("rho", "ridge") if name in own}
+        predicted = finite_size_errors(**setting, draws=DRAWS, rng=0)
         estimate = getattr(predicted, quantity.part)
         theory = float(estimate.mean)
         doubt = math.hypot(estimate.standard_error, predicted.uncertainty / 2 * theory)

@@ -215,7 +215,7 @@ def find_features(
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
     final = float(np.mean(losses[-window:]))
-    heights, *flatness = _plateaus(steps, smooth, half_drops, distinct)
+    heights, contrasts, drifts = _plateaus(steps, smooth, half_drops, distinct)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
     since = float(steps[-1] - half_drops[-1])
@@ -225,8 +225,21 @@ def find_features(
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
     durations[(window - 1) * spacings > BLUR * durations] = np.nan
     durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
-    plateaus = half_drops, durations, heights, *flatness, spacings
-    return CurveFeatures(curve, initial, final, early, noise, window, *plateaus, ahead)
+    return CurveFeatures(
+        curve=curve,
+        initial=initial,
+        final=final,
+        early=early,
+        noise=noise,
+        window=window,
+        half_drops=half_drops,
+        durations=durations,
+        heights=heights,
+        contrasts=contrasts,
+        drifts=drifts,
+        spacings=spacings,
+        ahead=ahead,
+    )
 
 
 def _initial_loss(
