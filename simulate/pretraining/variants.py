@@ -49,6 +49,8 @@ class Variant:
     normalised : {"none", "units", "labels"}
         Whether labels of a prompt are divided by their standard deviation in the context, and
         errors measured so ("units") or multiplied back ("labels").
+    by_root_mean_square : bool
+        Whether they are divided by their root mean square instead.
     ridge_factors : tuple of two floats
         Factors of the ridge for the first d columns of Gamma and for the others.
     test_length, test_noise : float
@@ -61,6 +63,7 @@ class Variant:
     squared_labels: bool = True
     bias: bool = False
     normalised: str = "none"
+    by_root_mean_square: bool = False
     ridge_factors: tuple[float, float] = (1.0, 1.0)
     test_length: float = 1.0
     test_noise: float = 1.0
@@ -201,8 +204,10 @@ def _prompts(
     labels += math.sqrt(rho) * draws.normal(f"{purpose} noise", count, context)
     units = np.ones(count)
     if variant.normalised != "none":
+        units = np.sqrt(np.mean(labels**2, axis=1))
         # A single label has no standard deviation.
-        units = np.std(labels, axis=1) if context > 1 else np.abs(labels[:, 0])
+        if context > 1 and not variant.by_root_mean_square:
+            units = np.std(labels, axis=1)
         labels /= units[:, None]
     columns = [dim / context * (labels[:, None, :] @ inputs)[:, 0]]
     if variant.squared_labels:

@@ -640,8 +640,26 @@ SIMULATED = (
     _variant("Gamma has a bias entry more", bias=True),
     _variant("Gamma has a bias entry instead of squared labels", squared_labels=False, bias=True),
     _variant("labels of queries have no noise in training", query_noise=False),
-    _variant("labels are normalised in each prompt, and errors with them", normalised="units"),
-    _variant("labels are normalised in each prompt for the model", normalised="labels"),
+    RunMistake(
+        "labels of queries have no noise, neither in training nor in tests",
+        outcome=lambda run, _, errors: errors - run.rho,
+        simulated=Simulated(lambda _: [Variant(query_noise=False)]),
+    ),
+    *(
+        _variant(
+            f"labels are normalised in each prompt by their {divisor}{words}",
+            normalised=normalised,
+            by_root_mean_square=by_root_mean_square,
+        )
+        for divisor, by_root_mean_square in (
+            ("standard deviation", False),
+            ("root mean square", True),
+        )
+        for words, normalised in (
+            (", and errors with them", "units"),
+            (" for the model", "labels"),
+        )
+    ),
     _units(
         "tasks have the norm 1, and rho is the noise variance in these units",
         lambda d, _: (d, d**2),
