@@ -19,7 +19,7 @@ These corrections are known for ridges (`iclimit.asymptotics.pretraining.finite_
 time t learns about what a ridge of .6/t does.  So its errors from the start 0 are multiplied by
 the ratio of that prediction to the one without corrections, at the ridge :math:`\lambda + .6/t`.
 
-.. page: pretraining/training-time: Training time
+.. page: pretraining/training-time: When should pretraining stop?
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ nodes in :math:`|v| < 3` converges as :math:`2.85^{-N}` (Weideman and Trefethen,
 1341 (2007)), for every time and spectrum.  The effective ridge follows the parabola from its real
 point, by Newton's method from node to node.
 
-.. page: pretraining/training-time: Training time
+.. page: pretraining/training-time: When should pretraining stop?
 """
 
 from __future__ import annotations

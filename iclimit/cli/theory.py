@@ -192,6 +192,7 @@ def gdpp(options: argparse.Namespace) -> None:
         condition = schedule.condition_number
         layers = len(schedule.gammas)
         print(
-            f"{layers} layer{'' if layers == 1 else 's'}: condition number {condition[0]:.4g} to "
-            f"{condition[-1]:.4g}, which exceeds 1 by {schedule.excess[-1]:.4g}"
+            f"\n{layers} layer{'' if layers == 1 else 's'}: condition number "
+            f"{condition[0]:.4g} to {condition[-1]:.4g}, which exceeds 1 by "
+            f"{schedule.excess[-1]:.4g}"
         )

@@ -9,6 +9,7 @@ seconds.  Batches of 512 prompts leave 1.2 % for two heads.
 
 from typing import Any
 
+from iclimit.checks import check_arguments
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.models.merged_heads import MergedHeads
@@ -20,7 +21,7 @@ def train_softmax(
     *,
     heads: int = 1,
     init_scale: float = 0.2,
-    batch: int | None = 2048,
+    batch: int = 2048,
     learning_rate: float = 0.005,
     patience: int = 200,
     rng: Seed,
@@ -75,6 +76,7 @@ def train_softmax(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
+    check_arguments(batch=batch)
     network = MergedHeads(problem.dim, heads, init_scale)
     return train_network(
         network,

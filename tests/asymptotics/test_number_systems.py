@@ -12,6 +12,9 @@ from base_calls import CALLABLES, base_call, bound
 
 # The same operations, in another order for arrays.
 LOOP = 1e-12
+# The integrals of many points are summed in other orders, and a minimum is known to the root of
+# that rounding.
+LOOSE = {"optimal_stopping": 1e-6}
 # Float64 against many digits; nothing cancels at the base calls.
 FLOAT64 = 1e-9
 SINGLE = {
@@ -115,7 +118,7 @@ def test_arrays_are_the_loop(name):
         for array, number in zip(together, leaves(function(**call | picked)), strict=True):
             assert np.shape(number) or isinstance(number, (float, int, np.integer))
             part = np.broadcast_to(array, shape + np.shape(number))[index]
-            np.testing.assert_allclose(part, number, rtol=LOOP)
+            np.testing.assert_allclose(part, number, rtol=LOOSE.get(label(name), LOOP))
 
 
 def converted(call, number):

@@ -67,6 +67,7 @@ def test_units_of_a_paper(tmp_path, name):
     problem, _ = written(tmp_path, f"--dim 4 --context 3 --units {name} --noise-variance 0.1")
     assert problem == Problem.of_paper(name, context=3, dim=4, noise_variance=0.1)
     variances = {"lu2025": 1 / 4, "vonoswald2023": 1 / 12, "blog2024": 1 / 3, "versatile2024": 1}
+    variances |= dict.fromkeys(("garg2022", "raventos2023", "ahn2023", "zhang2024"), 1)
     assert problem.input_variance == pytest.approx(variances.get(name, 1 / 4))
 
 

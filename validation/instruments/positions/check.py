@@ -349,7 +349,7 @@ class PositionCheck(Result):
                 if curve.algorithm:
                     exact = float(self.theory.algorithms[curve.algorithm].loss[examples])
                 row: dict[str, Any] = {"model": curve.name, "algorithm": curve.algorithm}
-                row |= {"examples": examples, "error": Estimate(float(error), float(bar), 0)}
+                row |= {"examples": examples, "error": float(error), "error_se": float(bar)}
                 row["theory"] = exact
                 row["least"] = self.theory.least(examples)
                 row["z"] = z.get(_label(curve, examples), math.nan)
@@ -402,7 +402,7 @@ class PositionCheck(Result):
         }
         for curve in self.curves:
             own = [cells.get((curve.name, examples)) for examples in shown]
-            lines.append([curve.name, *(measured(row["error"]) if row else "" for row in own)])
+            lines.append([curve.name, *(_written(row) for row in own)])
             if curve.algorithm:
                 theory = [f"{row['theory']:.4g}" if row else "" for row in own]
                 lines.append(["  theory", *theory])
@@ -569,3 +569,8 @@ def check_positions(
             f"labels is known beyond {HEAVY} examples from the dimension)"
         )
     return PositionCheck(tuple(curves), theory, verdict, _fits(curves, theory))
+
+
+def _written(row: dict[str, Any]) -> str:
+    """Error of a row with the last digits' standard error; nothing where there is no row."""
+    return measured(Estimate(row["error"], row["error_se"], 0)) if row else ""
