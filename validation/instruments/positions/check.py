@@ -571,6 +571,6 @@ def check_positions(
     return PositionCheck(tuple(curves), theory, verdict, _fits(curves, theory))
 
 
-def _written(row: dict[str, Any]) -> str:
+def _written(row: dict[str, Any] | None) -> str:
     """Error of a row with the last digits' standard error; nothing where there is no row."""
     return measured(Estimate(row["error"], row["error_se"], 0)) if row else ""
