@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_integers, parse_array
-from iclimit.problem import Problem, check_problem
+from iclimit.checks import check_arguments, check_integers
+from iclimit.experiment import SGD, Experiment, check_training
+from iclimit.problem import check_problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import RidgeSolution
 from iclimit.simulate.prompts.sampling import draw_task_set
-from iclimit.simulate.prompts.summaries import Drawn, SummaryLaw
+from iclimit.simulate.prompts.summaries import SummaryLaw
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_for
 
@@ -43,29 +43,20 @@ class OnePassRuns(Result):
 
 @named_cell("simulate_one_pass")
 def simulate_one_pass(
-    problem: Problem,
+    run: Experiment,
     *,
-    batch: int,
-    steps: int,
-    learning_rate: float | ArrayLike,
     record: int | None = None,
     rng: Seed,
     repeats: int = 1,
     first_repeat: int = 0,
     backend: str = "numpy",
 ) -> OnePassRuns:
-    """Train the reduced model by SGD from zero, on fresh prompts in every step.
+    """Errors of a run during its training by SGD, which `iclimit.sample` measures at the end.
 
     Parameters
     ----------
-    problem : Problem
-        Law of the prompts, in the units of this library: Gaussian inputs, fresh or fixed tasks.
-    batch : int >= 1
-        Prompts in a step.
-    steps : int >= 1
-        Steps of SGD; ``steps * batch`` prompts are drawn.
-    learning_rate : float > 0, or sequence of floats
-        Rate on the mean squared error of a batch; or one for each step.
+    run : Experiment
+        Trained by `iclimit.SGD`, in the units of this library, with Gaussian inputs.
     record : int >= 1, optional
         Steps from one record of the errors to the next; by default only the last step has one.
     rng : int, SeedSequence or Generator
@@ -85,9 +76,9 @@ def simulate_one_pass(
     Raises
     ------
     TypeError
-        If it is no problem.
+        If it is no experiment.
     ValueError
-        If an argument is outside its range, or the problem has what is not simulated here.
+        If an argument is outside its range, or the run has what is not simulated here.
     RuntimeError
         If the backend is not available.
     ArithmeticError
@@ -96,37 +87,70 @@ def simulate_one_pass(
     Examples
     --------
     >>> import iclimit
-    >>> from iclimit.simulate.pretraining import simulate_one_pass
     >>> law = iclimit.Problem(dim=10, context=20, noise_variance=0.1, task_law="sphere")
-    >>> runs = simulate_one_pass(law, batch=10, steps=40, learning_rate=0.05, rng=0, repeats=4)
-    >>> runs.icl.shape, bool(0.6 < runs.icl.mean() < 0.9)
-    ((4, 1), True)
+    >>> run = iclimit.Experiment(law, prompts=400, training=iclimit.SGD(0.05, batch=10))
+    >>> errors = iclimit.pretraining.simulate_one_pass(run, record=20, rng=0, repeats=4)
+    >>> errors.steps, errors.icl.shape, bool(0.6 < errors.icl[:, -1].mean() < 0.9)
+    (array([20, 40]), (4, 2), True)
     """
-    check_problem(problem, *_KNOWN)
-    check_arguments(batch=batch, steps=steps, repeats=repeats, first_repeat=first_repeat)
+    training = _checked_training(run)
+    steps = training.steps(run.prompts)
+    check_arguments(repeats=repeats, first_repeat=first_repeat)
     every = steps if record is None else record
     check_integers(least=1, record=every)
     if every > steps:
         raise ValueError(f"record must be at most the {steps} steps, got {every}")
-    rates = _rates(learning_rate, steps)
     arrays = get_backend(backend)
-    law = SummaryLaw(arrays, problem)
-    recorded = np.array([step for step in range(1, steps + 1) if step % every == 0])
+    train = SummaryLaw(arrays, run.problem)
+    fresh = SummaryLaw(arrays, run.tests.problem)
     errors = []
-    with blas_threads_for(problem.dim), np.errstate(over="ignore", invalid="ignore"):
+    with blas_threads_for(run.dim), np.errstate(over="ignore", invalid="ignore"):
         for generator in arrays.generators(rng, repeats, first_repeat):
-            task_set = draw_task_set(problem, arrays, generator)
-            gamma = arrays.xp.zeros((problem.dim, problem.dim + 1))
+            task_set = draw_task_set(run.problem, arrays, generator)
             curve = []
-            for step, drawn in enumerate(_batches(law, generator, batch, steps, task_set), 1):
-                gamma = after_step(gamma, *drawn, float(rates[step - 1]))
+            for step, gamma in enumerate(_trained(train, generator, run, task_set), 1):
                 if step % every == 0:
-                    curve.append(_errors(law, generator, gamma, task_set))
+                    # Both are exact: no test prompt is drawn.
+                    icl = fresh.test_error(generator, gamma, 1, None)
+                    curve.append((icl, train.test_error(generator, gamma, 1, task_set)))
             errors.append(curve)
     both = np.array(errors)
     if not np.all(np.isfinite(both)):
         raise ArithmeticError("a run overflowed: learning_rate is too large")
-    return OnePassRuns(recorded, both[..., 0], both[..., 1])
+    return OnePassRuns(np.arange(every, steps + 1, every), both[..., 0], both[..., 1])
+
+
+def _checked_training(run: Experiment) -> SGD:
+    """Training of a run, if it is one that is simulated here."""
+    if not isinstance(run, Experiment):
+        raise TypeError(f"run must be an Experiment, got {run!r}")
+    check_training(run, SGD)
+    check_problem(run.problem, *_KNOWN)
+    check_problem(run.tests.problem, *_KNOWN)
+    if run.model.gates is not None or run.tests.gates is not None:
+        raise ValueError("gates must be None for SGD: errors with gates are not exact")
+    if run.balanced:
+        raise ValueError("balanced must be False for SGD: every prompt draws its task")
+    training = run.training
+    assert isinstance(training, SGD)
+    return training
+
+
+def _trained(
+    law: SummaryLaw, generator: Generator, run: Experiment, task_set: Array | None
+) -> Iterator[Array]:
+    """Gamma after each step; prompts of several steps are drawn at a time."""
+    training = _checked_training(run)
+    rates = training.rates(run.prompts)
+    gamma = law.backend.xp.zeros((run.dim, run.dim + 1))
+    at_once = max(1, _BLOCK // training.batch)
+    for start in range(0, len(rates), at_once):
+        several = rates[start : start + at_once]
+        query, summary, label = law.draw(generator, len(several) * training.batch, task_set)
+        for step, rate in enumerate(several):
+            rows = slice(step * training.batch, (step + 1) * training.batch)
+            gamma = after_step(gamma, query[rows, :], summary[rows, :], label[rows], float(rate))
+            yield gamma
 
 
 def after_step(gamma: Array, query: Array, summary: Array, label: Array, rate: float) -> Array:
@@ -153,37 +177,3 @@ def follow_pass(x: Array, h: Array, y: Array, rates: np.ndarray, batch: int) -> 
     if not bool(xp.all(xp.isfinite(gamma))):
         raise ArithmeticError("a run overflowed: learning_rate is too large")
     return RidgeSolution(gamma, "sgd", len(rates), 0.0)
-
-
-def _rates(learning_rate: float | ArrayLike, steps: int) -> np.ndarray:
-    """Learning rate of each step."""
-    if not np.ndim(learning_rate):
-        check_arguments(learning_rate=learning_rate)
-        return np.full(steps, float(np.asarray(learning_rate)))
-    rates = parse_array("learning_rate", learning_rate, (steps,))
-    for rate in rates:
-        check_arguments(learning_rate=rate)
-    return rates
-
-
-def _batches(
-    law: SummaryLaw, generator: Generator, batch: int, steps: int, task_set: Array | None
-) -> Iterator[Drawn]:
-    """Fresh prompts of each step; several steps are drawn at a time."""
-    at_once = max(1, _BLOCK // batch)
-    for start in range(0, steps, at_once):
-        number = min(at_once, steps - start)
-        query, summary, label = law.draw(generator, number * batch, task_set)
-        for step in range(number):
-            rows = slice(step * batch, (step + 1) * batch)
-            yield query[rows, :], summary[rows, :], label[rows]
-
-
-def _errors(
-    law: SummaryLaw, generator: Generator, gamma: Array, task_set: Array | None
-) -> tuple[float, float]:
-    """ICL and IDG error, which are exact: no test prompt is drawn."""
-    icl = law.test_error(generator, gamma, 1, None)
-    if task_set is None:
-        return icl, icl
-    return icl, law.test_error(generator, gamma, 1, task_set)

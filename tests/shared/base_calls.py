@@ -11,7 +11,7 @@ from sympy import Eq, Symbol
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, IndependentEntries, MarchenkoPastur
-from iclimit.experiment import Experiment
+from iclimit.experiment import SGD, Experiment
 from iclimit.notation import PARAMETERS
 from iclimit.prediction import Scatter
 from iclimit.problem import Problem
@@ -24,6 +24,7 @@ from iclimit.simulate.prompts import sample_prompts
 LAW = MarchenkoPastur(0.5)
 PROBLEM = Problem(dim=3, context=6)
 RUN = Experiment(Problem(3, 6, tasks=3, noise_variance=0.1), prompts=60)
+ONE_PASS = RUN.with_(prompts=8, training=SGD(0.05, batch=4))
 ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
 HEADS = {"value": np.full(2, 0.1), "key": np.full((2, 1, 2), 0.1), "query": np.ones((2, 1, 2))}
@@ -79,6 +80,7 @@ CALLS = {
     "held_out_losses": ({**NOISY, "model": gdpp_transformer([0.1], [], context=20, dim=10)},),
     "simulate_learning_rate": (SIZES,),
     "simulate_softmax": (SIZES,),
+    "simulate_one_pass": ({"run": ONE_PASS},),
     "one_pass_task_errors": ({"learning_rate": 0.1},),
     "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),

@@ -33,15 +33,9 @@ for axis, (alpha, rho) in zip(axes, settings.values(), strict=True):
     theory = one_pass_errors(steps=steps, **sizes)
     axis.loglog(steps / dim, theory.icl, "C0:", label=f"at d = {dim}")
     law = iclimit.Problem(dim, alpha * dim, noise_variance=rho, task_law="sphere")
-    runs = iclimit.pretraining.simulate_one_pass(
-        law,
-        batch=dim,
-        steps=steps.size,
-        learning_rate=theory.learning_rate,
-        record=2 * dim,
-        rng=0,
-        repeats=20,
-    )
+    training = iclimit.SGD(theory.learning_rate, batch=dim)
+    run = iclimit.Experiment(law, prompts=dim * steps.size, training=training)
+    runs = iclimit.pretraining.simulate_one_pass(run, record=2 * dim, rng=0, repeats=20)
     error = runs.icl.std(axis=0, ddof=1) / np.sqrt(20)
     axis.errorbar(runs.steps / dim, runs.icl.mean(axis=0), error, fmt="o", ms=4, label="runs")
 axes[0].set_ylabel("error on fresh tasks")

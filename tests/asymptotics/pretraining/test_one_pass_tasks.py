@@ -58,9 +58,10 @@ def test_runs_have_these_means():
     rng = np.random.default_rng(1)
     tasks = rng.standard_normal((3, 4))
     law = iclimit.Problem(dim=4, context=6, tasks=tasks, noise_variance=0.2, task_law="sphere")
-    run = {"batch": 3, "learning_rate": 0.04}
-    runs = simulate_one_pass(law, steps=60, record=20, rng=1, repeats=600, **run)
-    theory = one_pass_task_errors(steps=runs.steps, task_set=tasks, context=6, rho=0.2, **run)
+    run = iclimit.Experiment(law, prompts=180, training=iclimit.SGD(0.04, batch=3))
+    runs = simulate_one_pass(run, record=20, rng=1, repeats=600)
+    training = {"batch": 3, "learning_rate": 0.04}
+    theory = one_pass_task_errors(steps=runs.steps, task_set=tasks, context=6, rho=0.2, **training)
     for name in ("icl", "idg"):
         errors = getattr(runs, name)
         standard_error = np.std(errors, axis=0) / np.sqrt(len(errors))

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import one_pass_error, one_pass_errors, one_pass_task_errors
+from iclimit.experiment import SGD, Experiment
 from iclimit.problem import Problem
-from iclimit.simulate.pretraining import simulate_one_pass
+from iclimit.simulate.pretraining import OnePassRuns, simulate_one_pass
 from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 
@@ -51,6 +52,15 @@ SIZES = {8: 150, 12: 150, 16: 300, 32: 300}
 ORDER = 2
 
 
+def recorded(
+    law: Problem, batch: int, rates: np.ndarray, repeats: int, rng: SeedSequence
+) -> OnePassRuns:
+    """Errors after each quarter of the steps."""
+    training = SGD(tuple(rates), batch=batch)
+    run = Experiment(law, prompts=batch * len(rates), training=training)
+    return simulate_one_pass(run, record=len(rates) // 4, rng=rng, repeats=repeats)
+
+
 @named_cell("one_pass_curve")
 def curve(
     *, task_law: str = "sphere", rates: np.ndarray, repeats: int, rng: SeedSequence, **sizes: int
@@ -59,17 +69,7 @@ def curve(
     law = Problem(
         dim=sizes["dim"], context=sizes["context"], noise_variance=RHO, task_law=task_law
     )
-    steps = len(rates)
-    runs = simulate_one_pass(
-        law,
-        batch=sizes["batch"],
-        steps=steps,
-        learning_rate=rates,
-        record=steps // 4,
-        rng=rng,
-        repeats=repeats,
-    )
-    return runs.icl.T
+    return recorded(law, sizes["batch"], rates, repeats, rng).icl.T
 
 
 @named_cell("one_pass_task_curve")
@@ -82,16 +82,7 @@ def task_curve(*, rates: np.ndarray, repeats: int, rng: SeedSequence) -> np.ndar
         noise_variance=RHO,
         task_law="sphere",
     )
-    steps = len(rates)
-    runs = simulate_one_pass(
-        law,
-        batch=OF_TASKS["batch"],
-        steps=steps,
-        learning_rate=rates,
-        record=steps // 4,
-        rng=rng,
-        repeats=repeats,
-    )
+    runs = recorded(law, OF_TASKS["batch"], rates, repeats, rng)
     return np.array([runs.icl.T, runs.idg.T])
 
 
