@@ -46,7 +46,7 @@ from iclimit.prediction import Prediction
 from iclimit.problem import check_problem
 from iclimit.threads import blas_threads_by_dim
 
-# Fields of a problem that predictions of flows know; all other ones have their defaults.
+# Fields of a problem that predictions of flows and of SGD know; others have their defaults.
 KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance")
 
 # Ridge whose corrections are taken, times the time.  Of .4, .5, .6, 1 and 1.5 it left least.
@@ -73,11 +73,7 @@ def predicted_flow_errors(
     training = run.training
     if not isinstance(training, Flow):
         raise TypeError(f"training must be a Flow, got {training!r}")
-    check_problem(run.problem, *KNOWN)
-    check_problem(run.tests.problem, *KNOWN)
-    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
-        if gates is not None:
-            raise ValueError(f"{name} must be None for a Flow: errors with gates are not known")
+    check_plain(run, "a Flow")
     # One seed for the same task sets in all predictions.
     seed = int(np.random.default_rng(rng).integers(2**63))
     alike = Ridge(min(training.ridge + RIDGE_OF_TIME / max(training.time, 1e-9), LARGEST_RIDGE))
@@ -100,6 +96,23 @@ def predicted_flow_errors(
     factors = np.mean(corrected.over_tasks, axis=0) / plain
     doubt = corrected.doubt + UNCERTAIN * np.abs(factors - 1)
     return Prediction(NAMES, errors * factors + from_start, doubt)
+
+
+def check_plain(run: Experiment, training: str) -> None:
+    """Check that a run has no structured inputs, gates, drift or correlation.
+
+    Raises
+    ------
+    ValueError
+        If it has, with the training for which they are not known.
+    """
+    check_problem(run.problem, *KNOWN)
+    check_problem(run.tests.problem, *KNOWN)
+    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
+        if gates is not None:
+            raise ValueError(
+                f"{name} must be None for {training}: errors with gates are not known"
+            )
 
 
 @dataclass(frozen=True)

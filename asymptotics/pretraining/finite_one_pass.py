@@ -9,17 +9,14 @@ The recursions are those of `iclimit.asymptotics.pretraining.one_pass` for fresh
 import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
+from iclimit.asymptotics.pretraining.finite_flow import check_plain
 from iclimit.asymptotics.pretraining.finite_size import NAMES, read_run
 from iclimit.asymptotics.pretraining.one_pass_moments import ContextLaw, StepMap
-from iclimit.asymptotics.pretraining.one_pass_tasks import TaskMoments
+from iclimit.asymptotics.pretraining.one_pass_tasks import TaskSetContexts
 from iclimit.checks import Seed
 from iclimit.experiment import SGD, Experiment, Ridge
 from iclimit.prediction import Prediction
-from iclimit.problem import check_problem
 from iclimit.threads import blas_threads_by_dim
-
-# Fields of a problem that are known here; all other ones have their defaults.
-KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance")
 
 
 @blas_threads_by_dim
@@ -41,11 +38,7 @@ def predicted_one_pass_errors(
     training = run.training
     if not isinstance(training, SGD):
         raise TypeError(f"training must be an SGD, got {training!r}")
-    check_problem(run.problem, *KNOWN)
-    check_problem(run.tests.problem, *KNOWN)
-    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
-        if gates is not None:
-            raise ValueError(f"{name} must be None for SGD: errors with gates are not known")
+    check_plain(run, "SGD")
     if run.balanced:
         raise ValueError("balanced must be False for SGD: every prompt draws its task")
     laws = read_run(run.with_(training=Ridge()), rng, draws)
@@ -61,7 +54,7 @@ def _of_tasks(
     run: Experiment, tasks: np.ndarray, test: SummaryLaw, rates: np.ndarray, batch: int
 ) -> tuple[float, float]:
     """Both errors after the last step, for a task set."""
-    moments = TaskMoments.of(tasks, run.problem.context, float(run.problem.noise_variance))
+    moments = TaskSetContexts.of(tasks, run.problem.context, float(run.problem.noise_variance))
     icl, idg = moments.descend(rates, batch, test)[-1]
     return icl, idg
 

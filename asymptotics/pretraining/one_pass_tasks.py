@@ -131,7 +131,7 @@ def one_pass_task_errors(
     noise = real_number("rho", rho)
     schedule = _schedule(learning_rate, rates, int(np.max(taken, initial=0)))
     fresh = fresh_task_law(vectors.shape[1], context, noise, "sphere")
-    moments = TaskMoments.of(vectors, context, noise)
+    moments = TaskSetContexts.of(vectors, context, noise)
     curves = moments.descend(schedule, batch, fresh)[taken.astype(int)]
     return OnePassTasks(curves[..., 0], curves[..., 1])
 
@@ -159,7 +159,7 @@ def _schedule(
 
 
 @dataclass(frozen=True)
-class TaskMoments:
+class TaskSetContexts:
     """Contexts of the tasks of a set, and their means over it.
 
     Attributes
@@ -180,7 +180,7 @@ class TaskMoments:
     rho: float
 
     @classmethod
-    def of(cls, tasks: np.ndarray, context: int, rho: float) -> "TaskMoments":
+    def of(cls, tasks: np.ndarray, context: int, rho: float) -> "TaskSetContexts":
         """Of task vectors (k, d); a zero task has any direction."""
         lengths = np.linalg.norm(tasks, axis=1)
         directions = np.zeros((len(tasks), tasks.shape[1] + 1))
@@ -327,7 +327,14 @@ class TaskMoments:
         mean = np.zeros((d, d + 1))
         square = np.zeros((d + 1, d + 1))
         curves = np.empty((len(schedule) + 1, 2))
-        curves[0] = self._errors(mean, square, test)
+        label = float(np.mean(self.norms)) + self.rho
+
+        def errors() -> tuple[float, float]:
+            icl = np.sum(square * test.second) - 2 * np.sum(mean * test.cross.T)
+            idg = np.sum(square * R) - 2 * np.sum(mean * A)
+            return float(test.label + icl / d), float(label + idg / d)
+
+        curves[0] = errors()
         with np.errstate(over="ignore", invalid="ignore"):
             for number, rate in enumerate(schedule, 1):
                 t = 2 * rate / d
@@ -337,16 +344,7 @@ class TaskMoments:
                 added = (1 - 1 / batch) * together + spread / batch
                 mean = mean - t * (mean @ R - A)
                 square = square - t * (drift + drift.T) + t**2 * added
-                curves[number] = self._errors(mean, square, test)
+                curves[number] = errors()
                 if not np.all(np.isfinite(curves[number])):
                     raise ArithmeticError("the mean over runs overflows: rates are too large")
         return curves
-
-    def _errors(
-        self, mean: np.ndarray, square: np.ndarray, test: SummaryLaw
-    ) -> tuple[float, float]:
-        """ICL and IDG error."""
-        label = float(np.mean(self.norms)) + self.rho
-        idg = np.sum(square * self.second()) - 2 * np.sum(mean * self.cross())
-        icl = np.sum(square * test.second) - 2 * np.sum(mean * test.cross.T)
-        return float(test.label + icl / self.dim), float(label + idg / self.dim)

@@ -7,7 +7,7 @@ import pytest
 
 import iclimit
 from iclimit.asymptotics.pretraining import one_pass_errors, one_pass_task_errors
-from iclimit.asymptotics.pretraining.one_pass_tasks import TaskMoments
+from iclimit.asymptotics.pretraining.one_pass_tasks import TaskSetContexts
 from iclimit.simulate.pretraining import simulate_one_pass
 
 # Standard errors that the worst of some ten simulated numbers may lie off.
@@ -40,7 +40,7 @@ def test_moments_by_quadrature(dim, context):
     square = rng.standard_normal((dim + 1, dim + 1))
     square = square @ square.T
     mean = rng.standard_normal((dim, dim + 1))
-    moments = TaskMoments.of(tasks, context, RHO)
+    moments = TaskSetContexts.of(tasks, context, RHO)
     second = np.zeros_like(square)
     cross = np.zeros_like(mean)
     misfit = np.zeros_like(square)
