@@ -113,7 +113,8 @@ def test_layers_of_gdpp(flags, setting, method, capsys):
 
 def test_what_a_float_near_one_cannot_hold_is_printed(capsys):
     assert main(["gdpp", "--condition-number", "10", "--tol", "1e-30"]) == 0
-    *_, line, sentence = capsys.readouterr().out.splitlines()
+    *_, line, blank, sentence = capsys.readouterr().out.splitlines()
+    assert not blank
     assert "condition number 10 to 1, which exceeds 1 by" in sentence
     last = line.split()
     assert last[2] == "1"
