@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ from iclimit.diagrams.axes import log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
-from iclimit.diagrams.own_points import OwnPoints, read_points
+from iclimit.diagrams.own_points import OwnPoints, PointsTaker
 from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
-from iclimit.results import PlainRows, Result
 
 # Integers along a curve up to which they are marked.
 _FEW = 60
@@ -37,7 +36,7 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, repr=False)
-class Curves(Result):
+class Curves(PointsTaker):
     """A quantity along one parameter, for a family of values of the others.
 
     Attributes
@@ -72,7 +71,6 @@ class Curves(Result):
     finite_size: list[list[SizedPrediction]] = field(default_factory=list)
     run_sd: np.ndarray | None = None
     band: int | None = None
-    _own: OwnPoints | None = field(default=None, repr=False, compare=False)
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form.
@@ -157,56 +155,10 @@ class Curves(Result):
             more["run_sd"] = tuple(axes), self.run_sd.reshape(values.shape)
         return labelled_values(self.quantity, axes, self.fixed, values, simulated, more)
 
-    def with_points(
-        self,
-        points: object,
-        *,
-        columns: Mapping[str, str] | None = None,
-        ignore: Sequence[str] | str = (),
-    ) -> "Curves":
-        """Curves with points of your own, which are drawn with bars in the colours of the curves.
-
-        Parameters
-        ----------
-        points : path, data frame, mapping of columns or sequence of rows
-            With columns of the parameters, or dim, context, tasks and prompts in their place, a
-            column ``value`` (or icl_error, icl, ...) and perhaps ``standard_error`` (``icl_se``).
-            A parameter that all curves share may be left out.
-        columns, ignore
-            What columns are called, and which are not used, as of `iclimit.check_runs`.
-
-        Raises
-        ------
-        ValueError
-            If the table cannot be read, or none of its points lies on a curve.
-        """
+    def _places(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, Sequence[float]]]:
         others: dict[str, Sequence[float]] = {name: [value] for name, value in self.fixed.items()}
         others |= {name: values.tolist() for name, values in self.varied.items()}
-        axes = {self.x: np.sort(self.grid)}
-        own = read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
-        return replace(self, _own=own)
-
-    @property
-    def own_points(self) -> PlainRows:
-        """Points of your own beside the theory, with z."""
-        if self._own is None:
-            raise ValueError("the curves have no points of your own: give them to with_points")
-        return self._own.table(self.quantity.column)
-
-    def plot(self, ax: Axes | None = None, *, points: object = None, **line: Any) -> Any:
-        """Draw into axes, or into a new figure, perhaps with points of your own.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-        points : table, optional
-            Points of your own, as of `with_points`.
-        **line
-            Keywords of ``draw``.
-        """
-        drawn = self if points is None else self.with_points(points)
-        return super(Curves, drawn).plot(ax, **line)
+        return {self.x: np.sort(self.grid)}, others
 
     def draw(
         self,

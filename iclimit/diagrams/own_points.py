@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import is_near
+from iclimit.drawing import Axes
 from iclimit.notation import RATIOS, did_you_mean, ratios_of
-from iclimit.results import PlainRows
+from iclimit.results import PlainRows, Result
 from iclimit.validation.instruments.reading import Table, read_table
 
 # Integers of a run, of which a table may have the dimension and some others in place of ratios.
@@ -82,6 +83,74 @@ class OwnPoints:
     def table(self, column: str) -> PlainRows:
         """Points beside the theory, with the values in this column."""
         return PlainRows([point.row(column) for point in self.points])
+
+
+@dataclass(frozen=True, repr=False)
+class PointsTaker(Result):
+    """Base of pictures of a quantity in which points of the user's are drawn.
+
+    Subclasses say in `_places` where points belong.
+    """
+
+    quantity: Quantity
+    _own: OwnPoints | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _places(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, Sequence[float]]]:
+        """Grids along the axes, and values of the other parameters."""
+        raise NotImplementedError
+
+    def with_points(
+        self,
+        points: object,
+        *,
+        columns: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str = (),
+    ) -> Self:
+        """Picture with points of your own.
+
+        On curves they have bars, in the colour of their curve.  In a diagram they are rings, which
+        are filled with the colour of their value; the colour around is that of their z, blue below
+        the theory and red above.
+
+        Parameters
+        ----------
+        points : path, data frame, mapping of columns or sequence of rows
+            With columns of the parameters, or dim, context, tasks and prompts in their place, a
+            column ``value`` (or icl_error, icl, ...) and perhaps ``standard_error`` (``icl_se``).
+            A parameter that is the same in the whole picture may be left out.
+        columns, ignore
+            What columns are called, and which are not used, as of `iclimit.check_runs`.
+
+        Raises
+        ------
+        ValueError
+            If the table cannot be read, or none of its points belongs to the picture.
+        """
+        axes, others = self._places()
+        own = read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
+        return replace(self, _own=own)
+
+    @property
+    def own_points(self) -> PlainRows:
+        """Points of your own beside the theory, with z."""
+        if self._own is None:
+            raise ValueError("the picture has no points of your own: give them to with_points")
+        return self._own.table(self.quantity.column)
+
+    def plot(self, ax: Axes | None = None, *, points: object = None, **line: Any) -> Any:
+        """Draw into axes, or into a new figure, perhaps with points of your own.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        points : table, optional
+            Points of your own, as of `with_points`.
+        **line
+            Keywords of ``draw``.
+        """
+        drawn = self if points is None else self.with_points(points)
+        return super(PointsTaker, drawn).plot(ax, **line)
 
 
 def read_points(

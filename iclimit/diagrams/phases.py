@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,10 @@ from iclimit.diagrams.axes import cell_edges, log_axis
 from iclimit.diagrams.boundaries import boundary_curves, boundary_labels
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
-from iclimit.diagrams.own_points import OwnPoints, read_points
+from iclimit.diagrams.own_points import OwnPoints, PointsTaker
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.drawing import Axes, Figure, panels
-from iclimit.results import PlainRows, Result
 from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ _INFINITE = "#b0b0b0"
 
 
 @dataclass(frozen=True, repr=False)
-class PhaseDiagram(Result):
+class PhaseDiagram(PointsTaker):
     """A quantity over a grid of two parameters.
 
     Attributes
@@ -71,7 +70,6 @@ class PhaseDiagram(Result):
     fixed: dict[str, float]
     values: np.ndarray
     simulated: tuple[SimulatedValue, ...] = ()
-    _own: OwnPoints | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def boundaries(self) -> dict[str, list[np.ndarray]]:
@@ -125,54 +123,9 @@ class PhaseDiagram(Result):
         values = self.values
         return labelled_values(self.quantity, axes, self.fixed, values, self.simulated, boundaries)
 
-    def with_points(
-        self,
-        points: object,
-        *,
-        columns: Mapping[str, str] | None = None,
-        ignore: Sequence[str] | str = (),
-    ) -> PhaseDiagram:
-        """Diagram with points of your own, which are drawn as rings.
-
-        A ring is filled with the colour of its value; the colour around it is that of its z, blue
-        below the theory and red above.
-
-        Parameters
-        ----------
-        points, columns, ignore
-            As of `iclimit.diagrams.curves.Curves.with_points`.
-
-        Raises
-        ------
-        ValueError
-            If the table cannot be read, or none of its points belongs to the diagram.
-        """
+    def _places(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, Sequence[float]]]:
         others = {name: [value] for name, value in self.fixed.items()}
-        axes = {self.x: self.x_grid, self.y: self.y_grid}
-        own = read_points(points, self.quantity, axes, others, columns=columns, ignore=ignore)
-        return replace(self, _own=own)
-
-    @property
-    def own_points(self) -> PlainRows:
-        """Points of your own beside the theory, with z."""
-        if self._own is None:
-            raise ValueError("the diagram has no points of your own: give them to with_points")
-        return self._own.table(self.quantity.column)
-
-    def plot(self, ax: Axes | None = None, *, points: object = None, **line: Any) -> Any:
-        """Draw into axes, or into a new figure, perhaps with points of your own.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-        points : table, optional
-            Points of your own, as of `with_points`.
-        **line
-            Keywords of ``draw``.
-        """
-        drawn = self if points is None else self.with_points(points)
-        return super(PhaseDiagram, drawn).plot(ax, **line)
+        return {self.x: self.x_grid, self.y: self.y_grid}, others
 
     def shown_boundaries(
         self, boundaries: bool | Sequence[str] | Mapping[str, str] = True
