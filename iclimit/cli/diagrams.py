@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from iclimit.runs.store import RunStore
 
 Diagram = TypeVar("Diagram", "Curves", "PhaseDiagram")
+
+# Quantities that are named for a parameter that another one does not have.
+_FEW_QUANTITIES = 3
 
 # Parameters that the help shows before a quantity is chosen.
 COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
@@ -73,9 +77,22 @@ def add_quantity(parser: OneLineParser, *, ends: bool = False) -> None:
     for name in dict.fromkeys(names):
         add_flag(parser, name, type=parse_range_of(name, ends=ends), metavar="VALUES")
     parser.set_defaults(parameters=tuple(dict.fromkeys(names)))
+    if quantity:
+        parser.owners_of = partial(_other_quantities, quantity.name)
     spectra = add_spectra(parser)
     text = "divide each spectrum by its mean"
     spectra.add_argument("--normalize", action="store_true", help=text)
+
+
+def _other_quantities(name: str, parameter: str) -> str:
+    """Quantities that have a parameter which this one has not, those of like names first."""
+    from iclimit.diagrams.quantities import QUANTITIES
+
+    others = [other for other, row in QUANTITIES.items() if parameter in row.all_parameters]
+    likest = difflib.get_close_matches(name, others, n=_FEW_QUANTITIES, cutoff=0)
+    if not likest:
+        return ""
+    return f"{name} has no {parameter}, which is a parameter of {', '.join(likest)}"
 
 
 def add_simulation(parser: OneLineParser, points: str) -> None:

@@ -49,6 +49,8 @@ class OneLineParser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(**settings, allow_abbrev=False, formatter_class=HelpFormatter)
         self.words: Sequence[str] = ()
+        # Says for an unknown flag what else has it, or nothing.
+        self.owners_of: Callable[[str], str] | None = None
         self._add_flags = add_flags
 
     def complete(self, words: Sequence[str] = ()) -> None:
@@ -81,11 +83,15 @@ class OneLineParser(argparse.ArgumentParser):
         elif flag := re.search("unrecognized arguments: --([^ =]+)", message):
             # Names of flags are those of the notation, with dashes.
             flags = [flag[2:].replace("-", "_") for flag in self._option_string_actions]
-            hint = did_you_mean(flag[1].replace("-", "_"), flags)
+            name = flag[1].replace("-", "_")
+            hint = did_you_mean(name, flags)
             hint = re.sub("mean ([a-z_]+)", lambda m: f"mean --{m[1].replace('_', '-')}", hint)
             if not hint and (names := self.get_default("parameters")):
                 takes = ", ".join(f"--{name.replace('_', '-')}" for name in names)
                 hint = f"; the parameters here are {takes}"
+            if self.owners_of and (owners := self.owners_of(name)):
+                hint += " " if hint.endswith("?") else "; "
+                hint += owners
         self.exit(2, f"{self.prog}: error: {message}{hint}\n")
 
 

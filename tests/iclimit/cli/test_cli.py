@@ -137,6 +137,10 @@ def test_a_figure_is_drawn(tmp_path):
             "curve gated_error --dim 20",
             "--dim 20; the parameters here are --alpha, --rho, --forgetting, --drift",
         ),
+        (
+            "curve icl_error --time 1 --tau 1",
+            "computed)? icl_error has no time, which is a parameter of icl_error_at_time, ",
+        ),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
         ("train network --dim 2 --context 3 --init-scal 1", "did you mean --init-scale?"),
