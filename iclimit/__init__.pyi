@@ -42,6 +42,9 @@ from .experiment import Point as Point
 from .experiment import Reduced as Reduced
 from .experiment import Ridge as Ridge
 from .experiment import Test as Test
+from .losses import AllPositions as AllPositions
+from .losses import LastPosition as LastPosition
+from .losses import RandomLength as RandomLength
 from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate

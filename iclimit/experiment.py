@@ -20,6 +20,7 @@ import numpy as np
 
 from iclimit.checks import (
     check_arguments,
+    check_choice,
     check_flag,
     check_integers,
     check_kernel,
@@ -27,6 +28,7 @@ from iclimit.checks import (
     parse_covariance,
     parse_gates,
 )
+from iclimit.losses import LAST_POSITION, AllPositions, LastPosition, Loss, RandomLength
 from iclimit.notation import explaining, ratios_of, sizes_of
 from iclimit.problem import Problem
 from iclimit.statement import canonical
@@ -171,6 +173,10 @@ class SGD:
 Training: TypeAlias = Ridge | Flow | SGD
 
 
+# What the context summary of reduced attention can be divided by.
+NORMALIZATIONS = ("mean", "length")
+
+
 @dataclass(frozen=True, eq=False)
 class Reduced:
     r"""Reduced linear attention, a matrix :math:`\Gamma` of the context summary.
@@ -180,14 +186,16 @@ class Reduced:
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary, as gated linear attention has them; equal
         ones by default.
+    normalization : {"mean", "length"}
+        Whether the summary of l examples is divided by l, or by the fixed length of the whole
+        context of training.  The latter is unnormalised attention with a learned scale.
     """
 
     gates: Any = None
+    normalization: str = "mean"
 
-
-@dataclass(frozen=True)
-class LastPosition:
-    """Loss of the query's label, after the whole context."""
+    def __post_init__(self) -> None:
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +252,10 @@ _MAY_BE_NONE = {
     "test_prompts",
     "time",
     "learning_rate",
+    "first_position",
+    "position_weights",
+    "lengths",
+    "length_probabilities",
     *_OF_TESTS,
     *(name for name, usual in _OF_PROBLEM.items() if usual is None),
 }
@@ -252,7 +264,11 @@ _MAY_BE_NONE = {
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
 _OF_FLOW = ("ridge", "time", "start_variance")
 _OF_TRAINING = (*_OF_FLOW, "learning_rate", "batch")
-_OF_RUN = (*_OF_TRAINING, "balanced", "gates", "test_gates", "test_prompts")
+_OF_RUN = (
+    *_OF_TRAINING,
+    *("balanced", "gates", "test_gates", "test_prompts", "normalization"),
+    *("first_position", "position_weights", "lengths", "length_probabilities"),
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -264,10 +280,10 @@ class Experiment:
     problem : Problem
         Law of the training prompts.
     prompts : int >= 1
-        Number of training prompts, n.
+        Number of training prompts, n; of whole sequences where the loss is of all positions.
     balanced : bool
         Whether all tasks have the same number of prompts; otherwise every prompt draws its task.
-    loss : LastPosition
+    loss : LastPosition, AllPositions or RandomLength
         What is minimised.
     training : Ridge, Flow or SGD
         How.
@@ -302,7 +318,7 @@ class Experiment:
     _: KW_ONLY
     prompts: int
     balanced: bool = False
-    loss: LastPosition = LastPosition()
+    loss: Loss = LAST_POSITION
     training: Training = Ridge()
     model: Reduced = Reduced()
     test: Test | None = None
@@ -319,7 +335,13 @@ class Experiment:
             self.training.steps(self.prompts)
         check_flag("balanced", self.balanced)
         gates = parse_gates("gates", self.model.gates, self.problem.context)
-        object.__setattr__(self, "model", Reduced(gates))
+        object.__setattr__(self, "model", replace(self.model, gates=gates))
+        self.loss.positions(self.problem.context)
+        if self.model.normalization != "mean" and isinstance(self.loss, LastPosition):
+            raise ValueError(
+                "normalization must be 'mean' for LastPosition, which has one length, got "
+                f"{self.model.normalization!r}"
+            )
         test = self.test
         if test is None:
             return
@@ -369,6 +391,8 @@ class Experiment:
         found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
         if not isinstance(self.training, SGD):
             found |= vars(self.training)
+        if isinstance(self.loss, AllPositions):
+            found["nu"] = self.prompts / self.dim
         if problem.context != self.problem.context:
             found["test_alpha"] = problem.context / self.dim
         if problem.noise_variance != self.problem.noise_variance:
@@ -400,7 +424,9 @@ class Experiment:
         **keywords
             ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``time`` and
             ``start_variance`` (a `Flow`), ``learning_rate`` and ``batch`` (an `SGD`),
-            ``balanced``, ``gates`` and other fields of a `Problem`; ``test_context``,
+            ``balanced``, ``gates``, ``normalization`` and other fields of a `Problem`;
+            ``first_position`` and ``position_weights`` (`AllPositions`), or ``lengths`` and
+            ``length_probabilities`` (`RandomLength`); ``test_context``,
             ``test_rho``, ``test_drift``, ``test_correlation``, ``test_covariance`` and other
             fields of the tests' problem; ``test_gates`` and ``test_prompts``.  None stands for
             what is left out.
@@ -432,8 +458,9 @@ class Experiment:
             problem,
             prompts=stated["prompts"],
             balanced=stated.get("balanced", False),
+            loss=_loss(stated),
             training=_training(stated),
-            model=Reduced(stated.get("gates")),
+            model=Reduced(stated.get("gates"), stated.get("normalization", "mean")),
             test=test,
         )
 
@@ -455,6 +482,9 @@ class Experiment:
                 found[part.name] = value
         if self.balanced:
             found["balanced"] = True
+        found |= _loss_keywords(self.loss)
+        if self.model.normalization != "mean":
+            found["normalization"] = self.model.normalization
         if self.model.gates is not None:
             found["gates"] = self.model.gates
         if self.test is not None:
@@ -489,8 +519,13 @@ class Experiment:
         for name in ("balanced", "loss", "training"):
             if getattr(self, name) != usual[name]:
                 parts.append(f"{name}={getattr(self, name)!r}")
+        model = []
         if self.model.gates is not None:
-            parts.append(f"model=Reduced(gates={self.model.gates.tolist()})")
+            model.append(f"gates={self.model.gates.tolist()}")
+        if self.model.normalization != "mean":
+            model.append(f"normalization={self.model.normalization!r}")
+        if model:
+            parts.append(f"model=Reduced({', '.join(model)})")
         if self.test is not None:
             parts.append(f"test={self.test!r}")
         return f"Experiment({', '.join(parts)})"
@@ -602,7 +637,7 @@ _LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query")
 # Kinds of the parts of an experiment.
 _KINDS: dict[str, Any] = {
     "problem": Problem,
-    "loss": LastPosition,
+    "loss": Loss,
     "training": Training,
     "model": Reduced,
     "test": Test,
@@ -625,6 +660,46 @@ def check_training(run: Experiment, *kinds: type) -> None:
     if not isinstance(run.training, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"training must be {names} here, got {run.training!r}")
+
+
+def check_loss(run: Experiment, *kinds: type) -> None:
+    """Check that a run minimises one of these losses, by default that of the last position.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    allowed = kinds or (LastPosition,)
+    if not isinstance(run.loss, allowed):
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"loss must be {names} here, got {run.loss!r}")
+
+
+def _loss(stated: Mapping[str, Any]) -> Loss:
+    """Loss from flat keywords: of all positions where there is a first one, or of lengths."""
+    first = stated.get("first_position")
+    weights = stated.get("position_weights")
+    lengths = stated.get("lengths")
+    probabilities = stated.get("length_probabilities")
+    if weights is not None and first is None:
+        raise TypeError("position_weights needs a first_position")
+    if probabilities is not None and lengths is None:
+        raise TypeError("length_probabilities needs lengths")
+    if first is not None and lengths is not None:
+        raise TypeError("first_position and lengths are of different losses: give one of them")
+    if first is not None:
+        return AllPositions(first, weights)
+    return LastPosition() if lengths is None else RandomLength(lengths, probabilities)
+
+
+def _loss_keywords(loss: Loss) -> dict[str, Any]:
+    """Flat keywords of a loss, none for that of the last position."""
+    if isinstance(loss, AllPositions):
+        return given({"first_position": loss.first, "position_weights": loss.weights})
+    if isinstance(loss, RandomLength):
+        return given({"lengths": loss.lengths, "length_probabilities": loss.probabilities})
+    return {}
 
 
 def _training(stated: Mapping[str, Any]) -> Training:

@@ -41,7 +41,7 @@ from iclimit.asymptotics.pretraining.training_time import (
 )
 from iclimit.asymptotics.searches import find_roots
 from iclimit.checks import Seed
-from iclimit.experiment import Experiment, Flow, Ridge
+from iclimit.experiment import Experiment, Flow, Ridge, check_loss
 from iclimit.prediction import Prediction
 from iclimit.problem import check_problem
 from iclimit.threads import blas_threads_by_dim
@@ -106,6 +106,7 @@ def check_plain(run: Experiment, training: str) -> None:
     ValueError
         If it has, with the training for which they are not known.
     """
+    check_loss(run)
     check_problem(run.problem, *KNOWN)
     check_problem(run.tests.problem, *KNOWN)
     for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):

@@ -37,7 +37,7 @@ from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, parse_array, parse_gates
-from iclimit.experiment import Experiment, Ridge, check_is_experiment, check_training
+from iclimit.experiment import Experiment, Ridge, check_is_experiment, check_loss, check_training
 from iclimit.prediction import Prediction
 from iclimit.problem import Problem, check_problem
 from iclimit.statement import named_cell
@@ -464,6 +464,7 @@ def check_known(run: Experiment) -> None:
     """
     check_is_experiment(run)
     check_training(run, Ridge)
+    check_loss(run)
     check_problem(run.problem, *KNOWN)
     check_problem(run.tests.problem, *KNOWN)
     tested = run.tests.problem

@@ -25,7 +25,7 @@ import psutil
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments
-from iclimit.experiment import Experiment, Ridge, check_training
+from iclimit.experiment import Experiment, Ridge, check_loss, check_training
 from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
@@ -259,6 +259,7 @@ def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
     """
     check_experiment(run)
     check_training(run, Ridge)
+    check_loss(run)
     check_arguments(repeats=repeats)
     problem = run.problem
     prompts = run.prompts

@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_integers
-from iclimit.experiment import SGD, Experiment, check_training
+from iclimit.experiment import SGD, Experiment, check_loss, check_training
 from iclimit.problem import check_problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
@@ -125,6 +125,7 @@ def _checked_training(run: Experiment) -> SGD:
     if not isinstance(run, Experiment):
         raise TypeError(f"run must be an Experiment, got {run!r}")
     check_training(run, SGD)
+    check_loss(run)
     check_problem(run.problem, *_KNOWN)
     check_problem(run.tests.problem, *_KNOWN)
     if run.model.gates is not None or run.tests.gates is not None:

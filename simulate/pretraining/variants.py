@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from iclimit.checks import check_choice, check_integers
-from iclimit.experiment import Experiment
+from iclimit.experiment import Experiment, check_loss
 from iclimit.simulate.arrays import Seed
 
 # Laws of inputs whose coordinates have the variance 1/d and no correlation.
@@ -99,6 +99,7 @@ def variant_errors(
     """
     check_integers(repeats=repeats)
     for run, _ in cases:
+        check_loss(run)
         if run.dim > MOST_DIM:
             raise ValueError(f"dim must be <= {MOST_DIM} for dense code, got {run.dim}")
     seeds = np.random.default_rng(rng).integers(2**62, size=repeats).tolist()

@@ -10,7 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import type_error, value_error
 
-from iclimit import Experiment, Flow, Point, Problem, Reduced, Ridge, Test, cost, sample
+import iclimit
+from iclimit import (
+    SGD,
+    AllPositions,
+    Experiment,
+    Flow,
+    LastPosition,
+    Point,
+    Problem,
+    RandomLength,
+    Reduced,
+    Ridge,
+    Test,
+    cost,
+    predict,
+    sample,
+)
 from iclimit.notation import sizes_of
 from iclimit.runs import Cell
 from iclimit.simulate.pretraining import estimate_cost, simulate_errors
@@ -223,3 +239,61 @@ def test_a_start_needs_a_time_and_training_a_kind():
         Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, start_variance=0.1)
     with pytest.raises(TypeError, match="training must be a Ridge or Flow or SGD, got 'Adam'"):
         Experiment(Problem(4, 8), prompts=9, training="Adam")
+
+
+def test_losses_and_their_keywords():
+    loss = AllPositions(first=3, weights=(1, 1, 1, 2))
+    run = RUN.with_(loss=loss, model=Reduced(normalization="length"))
+    flat = {"first_position": 3, "position_weights": [1, 1, 1, 2], "normalization": "length"}
+    assert run == Experiment.of(**FLAT, **flat) == Experiment.of(**run.keywords()) != RUN
+    assert run.statement().items() >= flat.items()
+    assert "loss=AllPositions(first=3, weights=(1.0, 1.0, 1.0, 2.0))" in repr(run)
+    assert "model=Reduced(normalization='length')" in repr(run)
+    np.testing.assert_allclose(loss.shares(6), [0.2, 0.2, 0.2, 0.4], rtol=1e-12)
+    np.testing.assert_array_equal(loss.positions(6), [3, 4, 5, 6])
+    assert run.limit["nu"] == 60 / 8
+    lengths = RandomLength((2, 6), (0.25, 0.75))
+    run = RUN.with_(loss=lengths)
+    flat = {"lengths": (2, 6), "length_probabilities": (0.25, 0.75)}
+    assert run == Experiment.of(**FLAT, **flat) == Experiment.of(**run.keywords())
+    np.testing.assert_array_equal(RandomLength((2, 6)).shares(), [0.5, 0.5])
+    assert RUN.with_(loss=LastPosition()).statement() == RUN.statement()
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda: AllPositions(0), "first must be an integer >= 1, got 0"),
+        (lambda: AllPositions(7), "first must be at most the context of 6, got 7"),
+        (lambda: AllPositions(weights=(1, 2)), "weights must be one number for each of the 6"),
+        (lambda: AllPositions(weights=(-1,)), "weights must be numbers >= 0"),
+        (lambda: RandomLength((3, 3)), "lengths must be different integers"),
+        (lambda: RandomLength((0, 3)), "lengths must be an integer >= 1, got 0"),
+        (lambda: RandomLength((3, 7)), "lengths must be at most the context of 6, got 7"),
+        (lambda: RandomLength((3, 6), (1.0,)), "probabilities must be one number for each of 2"),
+    ],
+)
+def test_losses_that_are_none(loss, message):
+    with pytest.raises(ValueError, match=message):
+        RUN.with_(loss=loss())
+
+
+def test_losses_without_their_keywords():
+    type_error(
+        "position_weights needs a first_position", Experiment.of, **FLAT, position_weights=1
+    )
+    type_error("length_probabilities needs lengths", Experiment.of, **FLAT, length_probabilities=1)
+    both = {"first_position": 1, "lengths": (2,)}
+    type_error("give one of them", Experiment.of, **FLAT, **both)
+    value_error("normalization must be 'mean'", RUN.with_, model=Reduced(normalization="length"))
+
+
+def test_rooms_that_know_one_loss_refuse_others_by_name():
+    run = RUN.with_(loss=AllPositions())
+    value_error("loss must be LastPosition here, got AllPositions", cost, run)
+    short = run.with_(training=SGD(0.1))
+    value_error(
+        "loss must be LastPosition here", iclimit.pretraining.simulate_one_pass, short, rng=0
+    )
+    value_error("loss must be LastPosition here", predict, short)
+    value_error("loss must be LastPosition here", predict, run.with_(training=Flow(1.0)))
