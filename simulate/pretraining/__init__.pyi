@@ -7,3 +7,5 @@ from .cells import simulate_errors as simulate_errors
 from .estimators import simulate_estimator as simulate_estimator
 from .one_pass import OnePassRuns as OnePassRuns
 from .one_pass import simulate_one_pass as simulate_one_pass
+from .positions import PositionRuns as PositionRuns
+from .positions import simulate_positions as simulate_positions

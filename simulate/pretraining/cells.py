@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
 from iclimit.experiment import SGD, Experiment, Flow, check_is_experiment
+from iclimit.losses import LastPosition
 from iclimit.problem import check_problem
 from iclimit.samples import Samples
-from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
+from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.flow import follow_flow
 from iclimit.simulate.pretraining.one_pass import follow_pass
 from iclimit.simulate.pretraining.ridge import (
@@ -22,6 +25,12 @@ from iclimit.simulate.pretraining.ridge import (
     predictions,
     row_pairs,
     solve_ridge,
+)
+from iclimit.simulate.pretraining.sequences import (
+    check_positions,
+    draw_rows,
+    length_factor,
+    row_count,
 )
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_task_set
@@ -277,34 +286,82 @@ def sample(
     check_choice("sampler", sampler, SAMPLERS)
     arrays = get_backend(backend)
     if backend == "numpy" and not isinstance(run.training, SGD):
-        check_memory("prompts", run.prompts, BYTES * run.prompts * run.dim)
+        rows = row_count(run)
+        check_memory("prompts", run.prompts, BYTES * rows * run.dim)
+    sampler = _chosen_sampler(run, sampler)
+    factor = length_factor(run, run.tests.problem.context)
+    errors = []
+    residuals = []
+    iterations = []
+    with blas_threads_for(run.dim):
+        for model in trained_models(run, arrays, rng, repeats, first_repeat, sampler):
+            generator = model.generator
+            solution = model.solution
+            gamma = factor * solution.gamma if factor != 1 else solution.gamma
+            icl = model.test.test_error(generator, gamma, model.counted, None)
+            idg = model.train.test_error(generator, solution.gamma, model.counted, model.task_set)
+            errors.append((icl, idg, *_of_training(run, model.drawn, solution.gamma)))
+            residuals.append(solution.residual)
+            iterations.append(solution.iterations)
+    parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
+    names = FLOW_NAMES if isinstance(run.training, Flow) else NAMES
+    return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A repeat of a run after its training.
+
+    Attributes
+    ----------
+    generator : Generator
+        Source of its test prompts.
+    train, test : SummaryLaw
+        Of the training prompts, and of those with fresh tasks.
+    task_set : array (k, d), optional
+        Its pretraining tasks; None where every prompt has one of its own.
+    drawn : tuple of arrays
+        Rows (query, summary, label) that it learned from.
+    solution : RidgeSolution
+        What it learned.
+    counted : int
+        Test prompts per error where it is not exact.
+    """
+
+    generator: Generator
+    train: SummaryLaw
+    test: SummaryLaw
+    task_set: Array | None
+    drawn: tuple[Array, Array, Array]
+    solution: RidgeSolution
+    counted: int
+
+
+def trained_models(
+    run: Experiment,
+    arrays: Backend,
+    rng: Seed,
+    repeats: int,
+    first_repeat: int,
+    sampler: str = "auto",
+) -> Iterator[TrainedModel]:
+    """Train the repeats of a run, one after the other."""
+    sampler = _chosen_sampler(run, sampler)
     problem = run.problem
     test = run.tests
-    sampler = _chosen_sampler(run, sampler)
     laws = []
     for law, gates in ((problem, run.model.gates), (test.problem, test.gates)):
         weights = None if gates is None else arrays.asarray(gates)
         laws.append(SummaryLaw(arrays, law, sampler, weights))
     train, fresh = laws
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    method = choose_method(run.prompts, covariance_rank(problem.input_covariance, run.dim))
-    counted = test.prompts or TEST_PROMPTS
-    errors = []
-    residuals = []
-    iterations = []
-    with blas_threads_for(run.dim):
-        for generator in arrays.generators(rng, repeats, first_repeat):
-            task_set = draw_task_set(problem, arrays, generator)
-            drawn = train.draw(generator, run.prompts, task_set)
-            solution = _trained(run, generator, drawn, method)
-            icl = fresh.test_error(generator, solution.gamma, counted, None)
-            idg = train.test_error(generator, solution.gamma, counted, task_set)
-            errors.append((icl, idg, *_of_training(run, drawn, solution.gamma)))
-            residuals.append(solution.residual)
-            iterations.append(solution.iterations)
-    parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
-    names = FLOW_NAMES if isinstance(run.training, Flow) else NAMES
-    return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
+    method = choose_method(row_count(run), covariance_rank(problem.input_covariance, run.dim))
+    for generator in arrays.generators(rng, repeats, first_repeat):
+        task_set = draw_task_set(problem, arrays, generator)
+        drawn = draw_rows(run, train, generator, task_set)
+        solution = _trained(run, generator, drawn, method)
+        counted = test.prompts or TEST_PROMPTS
+        yield TrainedModel(generator, train, fresh, task_set, drawn, solution, counted)
 
 
 def check_experiment(run: Experiment) -> None:
@@ -318,7 +375,9 @@ def check_experiment(run: Experiment) -> None:
         If it has parts that are not known here.
     """
     check_is_experiment(run)
-    if run.balanced:
+    if not isinstance(run.loss, LastPosition):
+        check_positions(run)
+    elif run.balanced:
         raise ValueError("run must not be balanced here: every prompt draws its task")
     check_problem(run.problem, *_KNOWN)
     check_problem(run.tests.problem, *_KNOWN)

@@ -22,8 +22,10 @@ labels for a task w are those of x for the task :math:`\Sigma^{1/2} w`, so that 
 of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -238,6 +240,12 @@ class SummaryLaw:
     problem: Problem
     sampler: str = "summaries"
     gates: Array | None = None
+
+    def of_context(self, length: int) -> SummaryLaw:
+        """The same law with another context length."""
+        if length == self.problem.context:
+            return self
+        return replace(self, problem=replace(self.problem, context=length))
 
     @cached_property
     def input_root(self) -> Array | None:
