@@ -9,6 +9,7 @@ steps correspond to the time :math:`2 \eta s` of the flow
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +29,7 @@ from iclimit.simulate.dynamics.feature_moments import (
     stack_moments,
 )
 from iclimit.simulate.models.moments import FeatureMoments
+from iclimit.simulate.prompts.sampling import Prompts
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import Objective, State, TrainingLoop, UnstableTraining
@@ -175,7 +177,7 @@ def simulate_gradient_descent(
     check_choice("normalization", normalization, NORMALIZATIONS)
     _check_batch(batch, training_set)
     device = get_backend(backend)
-    seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
+    seeds = _seeds(rng, repeats)
     settings = by_name(
         model=model,
         heads=heads,
@@ -238,6 +240,41 @@ def simulate_gradient_descent(
     return run
 
 
+def training_sets(
+    problem: Problem,
+    *,
+    training_set: int,
+    standardize: bool = True,
+    repeats: int = 1,
+    rng: Seed,
+    backend: str = "numpy",
+) -> Iterator[Prompts]:
+    """Training sets of `simulate_gradient_descent` with these arguments, one for each repeat.
+
+    Arrays are those of the backend, whose random numbers the training draws from.
+    """
+    device = get_backend(backend)
+    return _draw_sets(problem, device, _seeds(rng, repeats), training_set, standardize)
+
+
+def _seeds(rng: Seed, repeats: int) -> list[list[np.random.SeedSequence]]:
+    """Seeds of the training set, the weights and the batches of every repeat."""
+    return [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
+
+
+def _draw_sets(
+    problem: Problem,
+    device: Backend,
+    seeds: list[list[np.random.SeedSequence]],
+    count: int,
+    standardize: bool,
+) -> Iterator[Prompts]:
+    """Training sets of so many sequences, one for each repeat."""
+    for seed, _, _ in seeds:
+        generator = device.generator(seed)
+        yield draw_training_set(problem, device, generator, count, standardize=standardize)
+
+
 def _random_weights(
     layer: AttentionModel,
     device: Backend,
@@ -272,19 +309,16 @@ def _training_loss(
     normalization: str,
 ) -> Objective:
     """Losses (repeats,) and halves of the gradients at a step."""
-    sets = (
-        draw_training_set(
-            problem, device, device.generator(seed), int(training_set), standardize=standardize
-        )
-        for seed, _, _ in (seeds if training_set < math.inf else [])
-    )
+    if training_set == math.inf:
+        moments = [population_moments(problem, normalization=normalization)]
+        by_law = MomentLoss(layer, stack_moments(device, moments))
+        return lambda _, weights: by_law(weights)
+    sets = _draw_sets(problem, device, seeds, int(training_set), standardize)
     if batch is not None:
         loss = SequenceLoss(layer, list(sets), normalization)
         words = [seed.generate_state(4) for _, _, seed in seeds]
         return _BatchLoss(loss, device, words, int(training_set), batch)
     moments = [sequence_moments(sequences, normalization=normalization) for sequences in sets]
-    if training_set == math.inf:
-        moments = [population_moments(problem, normalization=normalization)]
     by_moments = MomentLoss(layer, stack_moments(device, moments))
     return lambda _, weights: by_moments(weights)
 

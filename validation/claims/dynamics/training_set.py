@@ -13,10 +13,10 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.arrays import to_host
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.simulate.prompts.training_sets import draw_training_set
+from iclimit.simulate.dynamics.gradient_descent import training_sets
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
@@ -105,16 +105,15 @@ def trained_minus_least_squares(
 ) -> float:
     """Largest relative difference of trainings to their end from least squares."""
     law = problem(4)
-    numpy = get_backend("numpy")
     size = TRAINING["training_set"]
-    run = simulate_gradient_descent(law, repeats=repeats, rng=rng, backend=backend, **TRAINING)
+    where: dict[str, Any] = {"repeats": repeats, "rng": rng, "backend": backend}
+    run = simulate_gradient_descent(law, **where, **TRAINING)
     least = []
-    for seed in seed_sequences(rng, repeats):
-        generator = numpy.generator(seed_sequences(seed, 3)[0])
-        drawn = draw_training_set(law, numpy, generator, size, standardize=False)
-        beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
-        features = (beta[:, :, None] * drawn.query[:, None, :]).reshape(size, -1)
-        least.append(np.linalg.lstsq(features, drawn.query_label)[1][0] / size)
+    for drawn in training_sets(law, training_set=size, standardize=False, **where):
+        labels = to_host(drawn.labels)
+        beta = np.mean(labels[..., None] * to_host(drawn.inputs), axis=1)
+        features = (beta[:, :, None] * to_host(drawn.query)[:, None, :]).reshape(size, -1)
+        least.append(np.linalg.lstsq(features, to_host(drawn.query_label))[1][0] / size)
     return float(np.max(np.abs(run.losses[:, -1] / least - 1)))
 
 

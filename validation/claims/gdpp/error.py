@@ -15,6 +15,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
 from iclimit.results import Estimate
+from iclimit.simulate.arrays import to_host
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.statement import named_cell
@@ -59,7 +60,7 @@ def simulated_loss(
     law = "gaussian"
     settings: dict[str, Any] = {"context": size[0], "dim": dim, "noise_ratio": NOISE_RATIO}
     run = simulate_gdpp(rates, gammas, contexts=contexts, rng=rng, backend=backend, **settings)
-    blocks = context_blocks(*size, law, contexts, rng, "numpy")
+    blocks = map(to_host, context_blocks(*size, law, contexts, rng, backend))
     controls = [trace_controls(x.transpose(0, 2, 1) @ x, size[0]) for x in blocks]
     return controlled(run.loss.samples, np.concatenate(controls))
 
