@@ -121,3 +121,15 @@ def test_the_paper_counts_and_cites_what_there_is():
     figures = re.findall(r"\]\((\S+)\)", text)
     assert figures
     assert all((ROOT / "paper" / figure).is_file() for figure in figures)
+
+
+def test_pages_behind_the_links_of_the_readme_can_be_read_where_the_code_is_hosted():
+    """They are there, and lack nothing that is generated when the documentation is built."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\((\S+?)\)", text) if "://" not in link]
+    assert len(links) > 10
+    for link in links:
+        target = ROOT / link
+        assert target.exists(), link
+        if target.suffix == ".rst":
+            assert "api/generated" not in target.read_text(encoding="utf-8"), link

@@ -53,6 +53,7 @@ LEFT_OUT = {
 # What follows the commands with these beginnings, which then learn, simulate or judge less.
 SHORTENED = {
     "validate --compare": "solver task-alignment",  # all claims: `test_resolution.py`
+    "curve icl_error --tau 0.25:4:200:log": "--simulate dim=8,points=2,repeats=2",
     "curve icl_error --tau 0.5:4:30": "--target-relative-error 20%",
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
@@ -64,6 +65,7 @@ SHORTENED = {
 # Beginnings of lines for the shell that are no commands of iclimit, and why they are not run.
 OTHER_LINES = {
     "make": "the tests themselves, or what they run",
+    "git": "fetches the project",
     "pip": "installs the project",
     "dask": "needs a cluster",
     "python answer.py": "the script of the page, which is run before the verb that needs it",
