@@ -36,6 +36,7 @@ from .diagrams import phase_diagram as phase_diagram
 from .diagrams import sensitivity as sensitivity
 from .diagrams import solve as solve
 from .experiment import SGD as SGD
+from .experiment import Descent as Descent
 from .experiment import Experiment as Experiment
 from .experiment import Flow as Flow
 from .experiment import Point as Point

@@ -106,8 +106,61 @@ class Flow:
         >>> Flow.of_steps(steps=400, learning_rate=0.5, dim=20)
         Flow(time=20.0, ridge=0.0, start_variance=0.0)
         """
-        check_arguments(steps=steps, learning_rate=learning_rate, dim=dim)
-        return cls(2 * learning_rate * steps / dim, **start)
+        return cls(Descent(steps, learning_rate).time(dim), **start)
+
+
+@dataclass(frozen=True)
+class Descent:
+    r"""Training by gradient descent on all prompts, in steps of any size.
+
+    Parameters
+    ----------
+    steps : int >= 1
+        Steps of full batches, which are epochs.
+    learning_rate : float > 0
+        On the mean squared error, in the units of this library.
+    ridge : float >= 0
+        Weight decay, in the units of the ridge of `Ridge`: a penalty
+        :math:`\frac\lambda d \lVert\Gamma\rVert_F^2` beside the mean squared error.
+    start_variance : float >= 0
+        d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
+    momentum : float in [0, 1)
+        Share of the last step that is added to the next one (Polyak's heavy ball, and SGD in
+        PyTorch without dampening).
+
+    Examples
+    --------
+    >>> from iclimit import Descent, Experiment, Problem
+    >>> training = Descent(steps=40, learning_rate=0.5, momentum=0.5)
+    >>> run = Experiment(Problem(20, 40, tasks=10), prompts=800, training=training)
+    >>> round(run.limit["time"], 6)
+    3.9
+    """
+
+    steps: int
+    learning_rate: float
+    ridge: float = 0.0
+    start_variance: float = 0.0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_arguments(**vars(self))
+
+    def time(self, dim: int) -> float:
+        r"""Time of the flow that starts like it: the rates of all steps times :math:`2/d`.
+
+        With momentum m the rate of a step counts :math:`1 + m + m^2 + \dots` times, once for
+        each step that is left.  It is the time of `Flow` that small steps take.
+
+        Parameters
+        ----------
+        dim : int >= 1
+            Dimension d of the inputs.
+        """
+        check_arguments(dim=dim)
+        repeated = self.momentum * (1 - self.momentum**self.steps) / (1 - self.momentum)
+        counted = (self.steps - repeated) / (1 - self.momentum)
+        return 2 * self.learning_rate * counted / dim
 
 
 @dataclass(frozen=True)
@@ -170,7 +223,7 @@ class SGD:
 
 
 # Ways of training.
-Training: TypeAlias = Ridge | Flow | SGD
+Training: TypeAlias = Ridge | Flow | Descent | SGD
 
 
 # What the context summary of reduced attention can be divided by.
@@ -256,6 +309,7 @@ _MAY_BE_NONE = {
     "position_weights",
     "lengths",
     "length_probabilities",
+    "steps",
     *_OF_TESTS,
     *(name for name, usual in _OF_PROBLEM.items() if usual is None),
 }
@@ -263,7 +317,7 @@ _MAY_BE_NONE = {
 # Keywords that a run must have, and those that are about it as a whole.
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
 _OF_FLOW = ("ridge", "time", "start_variance")
-_OF_TRAINING = (*_OF_FLOW, "learning_rate", "batch")
+_OF_TRAINING = (*_OF_FLOW, "learning_rate", "batch", "steps", "momentum")
 _OF_RUN = (
     *_OF_TRAINING,
     *("balanced", "gates", "test_gates", "test_prompts", "normalization"),
@@ -285,7 +339,7 @@ class Experiment:
         Whether all tasks have the same number of prompts; otherwise every prompt draws its task.
     loss : LastPosition, AllPositions or RandomLength
         What is minimised.
-    training : Ridge, Flow or SGD
+    training : Ridge, Flow, Descent or SGD
         How.
     model : Reduced
         What is trained.
@@ -389,8 +443,11 @@ class Experiment:
         sizes["tasks"] = self.problem.task_count
         problem = self.tests.problem
         found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
-        if not isinstance(self.training, SGD):
-            found |= vars(self.training)
+        training = self.training
+        if isinstance(training, Descent):
+            training = Flow(training.time(self.dim), training.ridge, training.start_variance)
+        if not isinstance(training, SGD):
+            found |= vars(training)
         if isinstance(self.loss, AllPositions):
             found["nu"] = self.prompts / self.dim
         if problem.context != self.problem.context:
@@ -423,13 +480,13 @@ class Experiment:
         ----------
         **keywords
             ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``time`` and
-            ``start_variance`` (a `Flow`), ``learning_rate`` and ``batch`` (an `SGD`),
-            ``balanced``, ``gates``, ``normalization`` and other fields of a `Problem`;
-            ``first_position`` and ``position_weights`` (`AllPositions`), or ``lengths`` and
-            ``length_probabilities`` (`RandomLength`); ``test_context``,
-            ``test_rho``, ``test_drift``, ``test_correlation``, ``test_covariance`` and other
-            fields of the tests' problem; ``test_gates`` and ``test_prompts``.  None stands for
-            what is left out.
+            ``start_variance`` (a `Flow`), ``learning_rate`` and ``batch`` (an `SGD`) or ``steps``,
+            ``momentum`` and those of a flow but ``time`` (a `Descent`), ``balanced``, ``gates``,
+            ``normalization`` and other fields of a `Problem`; ``first_position`` and
+            ``position_weights`` (`AllPositions`), or ``lengths`` and ``length_probabilities``
+            (`RandomLength`); ``test_context``, ``test_rho``, ``test_drift``, ``test_correlation``,
+            ``test_covariance`` and other fields of the tests' problem; ``test_gates`` and
+            ``test_prompts``.  None stands for what is left out.
 
         Raises
         ------
@@ -449,7 +506,7 @@ class Experiment:
         unknown = stated.keys() - {*_NEEDED, *_OF_PROBLEM, *_OF_TESTS, *_OF_RUN}
         if unknown:
             raise TypeError(f"an Experiment has no {', '.join(sorted(unknown))}")
-        training = [name for name in _OF_TRAINING if name != "learning_rate"]
+        training = [name for name in _OF_TRAINING if name not in ("learning_rate", "steps")]
         checked = ("rho", *training, "test_context", "test_rho", "test_drift", "test_prompts")
         check_arguments(**{name: stated[name] for name in checked if name in stated})
         problem = _problem(stated)
@@ -703,8 +760,13 @@ def _loss_keywords(loss: Loss) -> dict[str, Any]:
 
 
 def _training(stated: Mapping[str, Any]) -> Training:
-    """Training from flat keywords: a flow where there is a time, SGD where there is a rate."""
+    """Training from flat keywords: a flow with a time, descent with steps, SGD with a rate."""
     own = {name: stated[name] for name in _OF_TRAINING if stated.get(name) is not None}
+    if "steps" in own:
+        return _descent(own)
+    if own.get("momentum"):
+        raise TypeError("momentum needs steps: only Descent has momentum")
+    own.pop("momentum", None)
     if "learning_rate" in own:
         if own.keys() - {"learning_rate", "batch", "ridge"} or own.pop("ridge", 0.0):
             raise TypeError("learning_rate is of SGD, which has no ridge, time or start_variance")
@@ -717,6 +779,15 @@ def _training(stated: Mapping[str, Any]) -> Training:
     if own.get("start_variance"):
         raise TypeError("start_variance needs a time: only a flow depends on its start")
     return Ridge(own.get("ridge", 0.0))
+
+
+def _descent(own: dict[str, Any]) -> Descent:
+    """Gradient descent on all prompts, from the keywords of training that are stated."""
+    if "learning_rate" not in own:
+        raise TypeError("steps needs a learning_rate: they are of a Descent")
+    if "time" in own or own.pop("batch", 1) != 1:
+        raise TypeError("steps is of a Descent, which has no time or batch; SGD counts prompts")
+    return Descent(**own)
 
 
 def check_is_experiment(run: object) -> None:

@@ -1,4 +1,4 @@
-r"""What a run of finite size should show after a time of gradient flow.
+r"""What a run of finite size should show after a time of gradient flow, or steps of descent.
 
 As in `iclimit.asymptotics.pretraining.training_time`, with the exact second moments G and A of
 the context summaries in the place of their limits.  With the eigenvalues g and eigenvectors U of
@@ -19,6 +19,11 @@ These corrections are known for ridges (`iclimit.asymptotics.pretraining.finite_
 time t learns about what a ridge of .6/t does.  So its errors from the start 0 are multiplied by
 the ratio of that prediction to the one without corrections, at the ridge :math:`\lambda + .6/t`.
 
+**Steps.**  Gradient descent is a mixture of the same ridge regressions on another contour
+(`iclimit.asymptotics.pretraining.training_contours`), which must enclose the spectrum of S.  Its
+largest value is that of :math:`x(1 + \frac dn\sum_j g_j/(x - g_j))` at its minimum over
+:math:`x > \max g`.  For corrections its time is that of the flow which starts alike.
+
 .. page: pretraining/training-time: When should pretraining stop?
 """
 
@@ -28,20 +33,17 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
 from iclimit.asymptotics.pretraining.finite_size import NAMES, predicted_errors, read_run
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
-from iclimit.asymptotics.pretraining.training_time import (
-    CLOSE,
-    MOST_NEWTON_STEPS,
-    PARABOLA,
-    parabola,
-)
+from iclimit.asymptotics.pretraining.training_contours import Branch, descent_contour, flow_contour
+from iclimit.asymptotics.pretraining.training_time import CLOSE, MOST_NEWTON_STEPS
 from iclimit.asymptotics.searches import find_roots
 from iclimit.checks import Seed
-from iclimit.experiment import Experiment, Flow, Ridge, check_loss
+from iclimit.experiment import Descent, Experiment, Flow, Ridge, check_loss
 from iclimit.prediction import Prediction
 from iclimit.problem import check_problem
 from iclimit.threads import blas_threads_by_dim
@@ -58,38 +60,45 @@ UNCERTAIN = 0.25
 # Ridge above which corrections are below rounding for all that matters.
 LARGEST_RIDGE = 1e3
 
+# Share of the rate at the edge of stability of the mean spectrum up to which steps are predicted.
+# Single runs have larger eigenvalues: at d = 16 with tau = 2 and 0.5 ten of each became unstable
+# from 0.73 and 0.38 of that rate on.
+STABLE = 0.5
+
+# Range of the logarithm of x / max g - 1 in which the largest eigenvalue is looked for.
+_ABOVE = (-20.0, 20.0)
+
 
 @blas_threads_by_dim
 def predicted_flow_errors(
     run: Experiment, *, rng: Seed | None = None, draws: int = 10, approach: str = "tasks"
 ) -> Prediction:
-    """Mean errors of a run that is trained by gradient flow; arguments as of `predict`.
+    """Mean errors of a run by gradient flow or descent; arguments as of `predict`.
 
     Raises
     ------
     ValueError
-        If it has structured inputs, gates, drift or correlation, which are not known here.
+        If it has structured inputs, gates, drift or correlation, which are not known here, or if
+        its steps may be unstable.
     """
     training = run.training
-    if not isinstance(training, Flow):
-        raise TypeError(f"training must be a Flow, got {training!r}")
-    check_plain(run, "a Flow")
+    if not isinstance(training, Flow | Descent):
+        raise TypeError(f"training must be a Flow or Descent, got {training!r}")
+    check_plain(run, f"a {type(training).__name__}")
+    time = training.time if isinstance(training, Flow) else training.time(run.dim)
     # One seed for the same task sets in all predictions.
     seed = int(np.random.default_rng(rng).integers(2**63))
-    alike = Ridge(min(training.ridge + RIDGE_OF_TIME / max(training.time, 1e-9), LARGEST_RIDGE))
+    alike = Ridge(min(training.ridge + RIDGE_OF_TIME / max(time, 1e-9), LARGEST_RIDGE))
     near = run.with_(training=alike)
     laws = read_run(near, seed, draws)
-    flows = [
-        Flowing(law, laws.test, run.prompts, training.time, training.ridge, 0.0)
-        for law in laws.laws
-    ]
-    ridges = [
-        Flowing(law, laws.test, run.prompts, math.inf, alike.ridge, 0.0) for law in laws.laws
-    ]
+    end = Flow(math.inf, alike.ridge)
+    plainly = replace(training, start_variance=0.0)
+    flows = [Flowing(law, laws.test, run.prompts, plainly) for law in laws.laws]
+    ridges = [Flowing(law, laws.test, run.prompts, end) for law in laws.laws]
     errors = np.array([flow_errors(flow) for flow in flows])
     from_start = np.zeros_like(errors)
     if training.start_variance:
-        started = [replace(flow, start_variance=training.start_variance) for flow in flows]
+        started = [replace(flow, training=training) for flow in flows]
         from_start = np.array([flow_errors(flow) for flow in started]) - errors
     corrected = predicted_errors(near, rng=seed, draws=draws, approach=approach)
     plain = np.mean([flow_errors(flow) for flow in ridges], axis=0)
@@ -118,36 +127,84 @@ def check_plain(run: Experiment, training: str) -> None:
 
 @dataclass(frozen=True)
 class Flowing:
-    """Laws of training and test summaries, and a flow."""
+    """Laws of training and test summaries, and a way of training."""
 
     train: SummaryLaw
     test: SummaryLaw
     prompts: int
-    time: float
-    ridge: float
-    start_variance: float
+    training: Flow | Descent
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the inputs."""
+        return self.train.cross.shape[1]
 
 
 def flow_errors(flow: Flowing) -> tuple[float, float]:
     """ICL and IDG error from the mean moments."""
-    if flow.time == 0:
-        start = flow.start_variance / len(flow.train.cross.T)
+    training = flow.training
+    if isinstance(training, Flow) and training.time == 0:
+        start = training.start_variance / flow.dim
         icl = flow.test.label + start * np.trace(flow.test.second)
         return float(icl), float(flow.train.label + start * np.trace(flow.train.second))
     values, basis = np.linalg.eigh(flow.train.second)
     values = np.maximum(values, 0.0)
-    share = flow.train.cross.shape[1] / flow.prompts
-    if math.isinf(flow.time):
-        xi = np.array([_real_root(flow.ridge, values, share)])
-        kept = xi * (flow.ridge == 0)
+    share = flow.dim / flow.prompts
+    if isinstance(training, Flow) and math.isinf(training.time):
+        xi = np.array([_real_root(training.ridge, values, share)])
+        kept = xi * (training.ridge == 0)
         return _integrated(flow, values, basis, xi, kept, np.ones(1), mirrored=False)
-    nodes, weights = parabola()
-    z = nodes / flow.time
-    roots = [complex(_real_root(PARABOLA / flow.time + flow.ridge, values, share))]
-    for node in z:
-        roots.append(_continued(roots[-1], node + flow.ridge, values, share))
-    xis = np.array(roots[1:])
-    return _integrated(flow, values, basis, xis, xis * z / (z + flow.ridge), weights)
+    branches = _contour(flow, values, share)
+    xi = np.concatenate([_followed(branch, training.ridge, values, share) for branch in branches])
+    z = np.concatenate([branch.z for branch in branches])
+    weights = np.concatenate([branch.weights for branch in branches])
+    return _integrated(flow, values, basis, xi, xi * z / (z + training.ridge), weights)
+
+
+def _contour(flow: Flowing, g: np.ndarray, share: float) -> list[Branch]:
+    """Contour of a training that is neither at its start nor endless.
+
+    Raises
+    ------
+    ValueError
+        If steps may be unstable.
+    """
+    training = flow.training
+    if isinstance(training, Flow):
+        return flow_contour(training.time)
+    step = 2 * training.learning_rate / flow.dim
+    largest = largest_eigenvalue(g, share) + training.ridge
+    edge = flow.dim * (1 + training.momentum) / largest
+    if training.learning_rate > STABLE * edge:
+        raise ValueError(
+            f"learning_rate must be at most {STABLE * edge:.3g}, got {training.learning_rate!r}: "
+            f"at {edge:.3g} steps are unstable in the mean, and in single runs before"
+        )
+    return descent_contour(training.steps, step, training.momentum)
+
+
+def largest_eigenvalue(g: np.ndarray, share: float) -> float:
+    """Largest eigenvalue of S for summaries of these second moments (module docstring)."""
+    top = float(np.max(g))
+
+    def bound(logarithm: float) -> float:
+        x = top * (1 + math.exp(logarithm))
+        return x * (1 + share * float(np.sum(g / (x - g))))
+
+    return float(minimize_scalar(bound, bounds=_ABOVE, method="bounded").fun)
+
+
+def _followed(branch: Branch, ridge: float, g: np.ndarray, share: float) -> np.ndarray:
+    """Effective ridges along a part of a contour."""
+    start = branch.start + ridge
+    # Below the spectrum the effective ridge of a real ridge is found from it itself.
+    if start > 0:
+        xis = [complex(_real_root(start, g, share))]
+    else:
+        xis = [_continued(complex(start), complex(start), g, share)]
+    for node in branch.z:
+        xis.append(_continued(xis[-1], complex(node) + ridge, g, share))
+    return np.array(xis[1:])
 
 
 def _integrated(
@@ -161,7 +218,7 @@ def _integrated(
     mirrored: bool = True,
 ) -> tuple[float, float]:
     """ICL and IDG error from effective ridges, above the real axis where mirrored."""
-    dim = flow.train.cross.shape[1]
+    dim = flow.dim
     share = dim / flow.prompts
     learnt = flow.train.cross.T @ basis
     power = np.sum(learnt**2, axis=0) / dim
@@ -171,7 +228,7 @@ def _integrated(
     other = np.concatenate([m, m.conj()]) if mirrored else m
     others_kept = np.concatenate([kept, kept.conj()]) if mirrored else kept
     others_weights = np.concatenate([weights, weights.conj()]) if mirrored else weights
-    start = flow.start_variance / dim * np.multiply.outer(kept, others_kept)
+    start = flow.training.start_variance / dim * np.multiply.outer(kept, others_kept)
     linear = (m @ power)[:, None] + (other @ power)[None, :]
     misfit = flow.train.label - linear + (m * power * g) @ other.T
     overlap = 1 - share * (m * g**2) @ other.T

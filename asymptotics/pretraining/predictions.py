@@ -9,7 +9,7 @@ from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_e
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
-from iclimit.experiment import SGD, Experiment, Flow
+from iclimit.experiment import SGD, Descent, Experiment, Flow
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
 
@@ -41,9 +41,9 @@ def predict(
     Returns
     -------
     Prediction
-        Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`
-        or `SGD` the scatter of single runs is not known, and neither are structured inputs and
-        gates.
+        Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`,
+        `Descent` or `SGD` the scatter of single runs is not known, and neither are structured
+        inputs and gates.
 
     Raises
     ------
@@ -67,9 +67,10 @@ def predict(
     0.32
     """
     check_flag("spread", spread)
-    if isinstance(run, Experiment) and isinstance(run.training, Flow):
+    if isinstance(run, Experiment) and isinstance(run.training, Flow | Descent):
         if spread:
-            raise ValueError("spread must be False for a Flow: its scatter is not predicted")
+            kind = type(run.training).__name__
+            raise ValueError(f"spread must be False for a {kind}: its scatter is not predicted")
         return predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
     if isinstance(run, Experiment) and isinstance(run.training, SGD):
         if spread:

@@ -12,12 +12,12 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
-from iclimit.experiment import SGD, Experiment, Flow, check_is_experiment
+from iclimit.experiment import SGD, Descent, Experiment, Flow, check_is_experiment
 from iclimit.losses import LastPosition
 from iclimit.problem import check_problem
 from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.flow import follow_flow
+from iclimit.simulate.pretraining.flow import follow_descent, follow_flow
 from iclimit.simulate.pretraining.one_pass import follow_pass
 from iclimit.simulate.pretraining.ridge import (
     RidgeSolution,
@@ -41,7 +41,7 @@ from iclimit.threads import blas_threads_for
 # Names of the errors.
 NAMES = ("icl", "idg")
 
-# Names of the errors of a flow, which has not minimised its training loss.
+# Names of the errors of a flow or descent, which has not minimised its training loss.
 FLOW_NAMES = (*NAMES, "training")
 
 # Fields of a problem that runs may set; all other ones have their defaults.
@@ -271,7 +271,7 @@ def sample(
     RuntimeError
         If the backend is not available.
     ArithmeticError
-        If a solve did not converge (ridgeless, very near n = d (d + 1)).
+        If a solve did not converge (ridgeless, very near n = d (d + 1)), or a training overflowed.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def sample(
             residuals.append(solution.residual)
             iterations.append(solution.iterations)
     parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
-    names = FLOW_NAMES if isinstance(run.training, Flow) else NAMES
+    names = FLOW_NAMES if isinstance(run.training, Flow | Descent) else NAMES
     return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
 
 
@@ -396,10 +396,12 @@ def _trained(
     """Gamma that a run learns from drawn queries, summaries and labels."""
     if isinstance(run.training, SGD):
         return follow_pass(*drawn, run.training.rates(run.prompts), run.training.batch)
-    if not isinstance(run.training, Flow):
+    if not isinstance(run.training, Flow | Descent):
         return solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
     deviation = math.sqrt(run.training.start_variance / run.dim)
     start = deviation * generator.standard_normal((run.dim, run.dim + 1))
+    if isinstance(run.training, Descent):
+        return follow_descent(*drawn, start, run.training)
     return follow_flow(
         *drawn, start, run.training.time, run.ridge, method=method, tolerance=TOLERANCE
     )
@@ -408,8 +410,8 @@ def _trained(
 def _of_training(
     run: Experiment, drawn: tuple[Array, Array, Array], gamma: Array
 ) -> tuple[float, ...]:
-    """Mean squared error of a flow on its own prompts; nothing for ridge regression."""
-    if not isinstance(run.training, Flow):
+    """Mean squared error of a flow or descent on its own prompts; nothing for other training."""
+    if not isinstance(run.training, Flow | Descent):
         return ()
     x, h, y = drawn
     return (float(array_namespace(y).mean((y - predictions(row_pairs(x, h), gamma)) ** 2)),)

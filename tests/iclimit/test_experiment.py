@@ -14,6 +14,7 @@ import iclimit
 from iclimit import (
     SGD,
     AllPositions,
+    Descent,
     Experiment,
     Flow,
     LastPosition,
@@ -234,10 +235,43 @@ def test_steps_that_are_none():
     assert Flow.of_steps(steps=10, learning_rate=0.1, dim=4, ridge=0.2) == Flow(0.5, ridge=0.2)
 
 
+def test_steps_make_the_training_a_descent():
+    sizes = {"dim": 4, "context": 4, "tasks": 4, "prompts": 9, "rho": 0.1}
+    run = Experiment.of(steps=20, learning_rate=0.1, momentum=0.5, ridge=0.2, **sizes)
+    assert run.training == Descent(20, 0.1, ridge=0.2, momentum=0.5)
+    assert Experiment.of(**run.keywords()) == run
+    assert run != run.with_(training=Descent(20, 0.1, ridge=0.2))
+    assert run.limit["time"] == run.training.time(4)
+    assert Experiment.of(learning_rate=0.1, steps=None, momentum=0.0, **sizes).training == SGD(0.1)
+
+
+def test_the_time_of_a_descent_is_what_its_rates_count():
+    training = Descent(3, 0.2, momentum=0.5)
+    # The first rate counts 1 + 1/2 + 1/4 times, the second 1 + 1/2 times, the last once.
+    assert training.time(8) == pytest.approx(2 * 0.2 / 8 * (1.75 + 1.5 + 1))
+    assert Descent(40, 0.2).time(8) == Flow.of_steps(steps=40, learning_rate=0.2, dim=8).time
+
+
+def test_descents_that_are_none():
+    sizes = {"dim": 4, "context": 4, "tasks": 4, "prompts": 9, "rho": 0.1}
+    with pytest.raises(TypeError, match="steps needs a learning_rate"):
+        Experiment.of(steps=20, **sizes)
+    with pytest.raises(TypeError, match="momentum needs steps"):
+        Experiment.of(learning_rate=0.1, momentum=0.5, **sizes)
+    with pytest.raises(TypeError, match="no time or batch; SGD counts prompts"):
+        Experiment.of(steps=20, learning_rate=0.1, batch=3, **sizes)
+    with pytest.raises(ValueError, match="momentum must be >= 0 and < 1"):
+        Descent(20, 0.1, momentum=1.0)
+    with pytest.raises(ValueError, match="steps must be"):
+        Descent(0, 0.1)
+
+
 def test_a_start_needs_a_time_and_training_a_kind():
     with pytest.raises(TypeError, match="start_variance needs a time"):
         Experiment.of(dim=4, context=4, tasks=4, prompts=9, rho=0.1, start_variance=0.1)
-    with pytest.raises(TypeError, match="training must be a Ridge or Flow or SGD, got 'Adam'"):
+    with pytest.raises(
+        TypeError, match="training must be a Ridge or Flow or Descent or SGD, got 'Adam'"
+    ):
         Experiment(Problem(4, 8), prompts=9, training="Adam")
 
 

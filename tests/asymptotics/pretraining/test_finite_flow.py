@@ -1,4 +1,4 @@
-"""Predictions of runs of gradient flow: limits, ends, and simulated runs."""
+"""Predictions of runs of gradient flow and descent: limits, ends, and simulated runs."""
 
 import math
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import iclimit
-from iclimit import Flow, Point, Ridge
+from iclimit import Descent, Flow, Point, Ridge
 from iclimit.asymptotics.pretraining import training_errors
-from iclimit.asymptotics.pretraining.finite_flow import Flowing, flow_errors
+from iclimit.asymptotics.pretraining.finite_flow import Flowing, flow_errors, largest_eigenvalue
 from iclimit.asymptotics.pretraining.finite_size import read_run
+from iclimit.asymptotics.pretraining.training_contours import descent_contour
 
 POINT = {"tau": 2, "alpha": 1, "kappa": 0.5, "rho": 0.1}
 
@@ -19,7 +20,8 @@ ALLOWED = 3.5
 
 def mean_moments(dim, time, ridge=0.0, start_variance=0.0):
     run = read_run(Point(**POINT).at(dim=dim), 0, 8)
-    flows = [Flowing(law, run.test, 2 * dim**2, time, ridge, start_variance) for law in run.laws]
+    training = Flow(time, ridge, start_variance)
+    flows = [Flowing(law, run.test, 2 * dim**2, training) for law in run.laws]
     return np.mean([flow_errors(flow) for flow in flows], axis=0)
 
 
@@ -69,6 +71,99 @@ def test_runs_are_as_predicted(point):
         scale = math.sqrt(runs[name].standard_error ** 2 + error.standard_error**2 + doubt**2)
         assert abs(deviation) < ALLOWED * scale
         assert scale < 0.03 * error.mean
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("steps", [1, 2, 3, 12, 13, 40, 400, 3000])
+def test_contours_have_the_polynomials_of_descent(momentum, steps):
+    """What a force of an eigenvalue moves: the recursion of the steps, one after the other."""
+    step = 0.5
+    # Up to just below the edge of stability.
+    eigenvalues = np.linspace(0.0, 0.98 * 2 * (1 + momentum) / step, 50)
+    before = np.zeros(50)
+    moved = np.zeros(50)
+    for _ in range(steps):
+        after = moved + momentum * (moved - before) + step * (1 - eigenvalues * moved)
+        before = moved
+        moved = after
+    found = sum(
+        2 * np.sum(branch.weights / (eigenvalues[:, None] + branch.z), axis=1).real
+        for branch in descent_contour(steps, step, momentum)
+    )
+    np.testing.assert_allclose(found, moved, atol=4e-9 * np.max(moved))
+
+
+def test_the_largest_eigenvalue_is_that_of_a_sample_covariance():
+    rng = np.random.default_rng(0)
+    g = np.array([0.5, 1.0, 3.0])
+    dim = 300
+    prompts = 1500
+    # In the limit features are as good as Gaussian ones.
+    features = rng.standard_normal((prompts, dim, 3)) * np.sqrt(g / dim)
+    sample = features.reshape(prompts, -1)
+    top = np.linalg.eigvalsh(dim / prompts * sample.T @ sample)[-1]
+    assert largest_eigenvalue(g, dim / prompts) == pytest.approx(top, rel=0.02)
+
+
+def test_one_step_is_that_of_the_moments():
+    """After one step Gamma is its rate times b, whose mean and covariance have closed forms."""
+    run = Point(**POINT).at(dim=14)
+    rate = 0.4
+    read = read_run(run, 0, 4)
+    for law in read.laws:
+        flow = Flowing(law, read.test, run.prompts, Descent(1, rate))
+        step = 2 * rate / 14
+        # E |b|^2 in one direction of queries: signal, and the scatter of n independent prompts.
+        mean = step * law.cross.T
+        signal = np.sum(mean * (mean @ law.second)) - 2 * np.sum(mean * law.cross.T)
+        scatter = step**2 * 14 / run.prompts * np.sum(law.second**2) * law.label
+        idg = law.label + signal / 14 + scatter
+        assert flow_errors(flow)[1] == pytest.approx(idg, rel=1e-8)
+
+
+def test_many_small_steps_are_the_flow():
+    run = Point(**POINT).at(dim=12)
+    flowed = iclimit.predict(run.with_(training=Flow(2.0, 0.05, 0.2)), rng=0)
+    gaps = []
+    for steps in (100, 1000, 10000):
+        rate = 2.0 * 12 / 2 / steps
+        stepped = iclimit.predict(run.with_(training=Descent(steps, rate, 0.05, 0.2)), rng=0)
+        gaps.append(abs(stepped.icl.mean / flowed.icl.mean - 1))
+    # The difference is of the first order in the step.
+    assert gaps[1] == pytest.approx(gaps[0] / 10, rel=0.2)
+    assert gaps[2] == pytest.approx(gaps[1] / 10, rel=0.1)
+    assert gaps[2] < 1e-4
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        Descent(3, 0.55),
+        Descent(60, 0.5),
+        Descent(25, 0.4, momentum=0.8, ridge=0.05, start_variance=0.2),
+    ],
+)
+def test_steps_are_as_predicted(training):
+    run = Point(**POINT).at(dim=14).with_(training=training)
+    runs = iclimit.sample(run, rng=1, repeats=60)
+    predicted = iclimit.predict(run, rng=2, draws=20)
+    for name in ("icl", "idg"):
+        error = predicted[name]
+        deviation = runs[name].mean - error.mean
+        doubt = predicted.uncertainty / 2 * error.mean
+        scale = math.sqrt(runs[name].standard_error ** 2 + error.standard_error**2 + doubt**2)
+        assert abs(deviation) < ALLOWED * scale
+        assert scale < 0.03 * error.mean
+
+
+def test_steps_that_are_too_long_or_remember_too_much_are_named():
+    run = Point(**POINT).at(dim=12)
+    with pytest.raises(ValueError, match=r"learning_rate must be at most 0\..*, got 3\.0: at 1"):
+        iclimit.predict(run.with_(training=Descent(5, 3.0)), rng=0)
+    with pytest.raises(ValueError, match="momentum must be smaller for 3000 steps"):
+        iclimit.predict(run.with_(training=Descent(3000, 0.2, momentum=0.99)), rng=0)
+    with pytest.raises(ValueError, match="spread must be False for a Descent"):
+        iclimit.predict(run.with_(training=Descent(5, 0.1)), rng=0, spread=True)
 
 
 def test_what_is_not_known_is_named():

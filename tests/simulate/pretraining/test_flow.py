@@ -1,4 +1,4 @@
-"""Gradient flow on structured features against the matrix exponential of their covariance."""
+"""Gradient flow and descent on structured features against the same with their covariance."""
 
 import math
 
@@ -8,8 +8,8 @@ import pytest
 from scipy.linalg import expm
 
 import iclimit
-from iclimit import Experiment, Flow, Problem, Ridge
-from iclimit.simulate.pretraining.flow import follow_flow
+from iclimit import Descent, Experiment, Flow, Problem, Ridge
+from iclimit.simulate.pretraining.flow import follow_descent, follow_flow
 
 # Relative error that the search of directions leaves.
 ACCURACY = 1e-6
@@ -71,6 +71,52 @@ def test_small_steps_are_the_flow():
     flow = follow_flow(x, h, y, np.zeros((4, 5)), time, 0.0)
     # One step moves by 2 rate/d = 1e-3 times eigenvalues up to 4.
     np.testing.assert_allclose(flow.gamma, gamma, atol=2e-3 * np.max(np.abs(gamma)))
+
+
+def descended(x, h, y, start, training):
+    """A loop as users write it, with the momentum and the weight decay of PyTorch's SGD."""
+    gamma = start.copy()
+    velocity = np.zeros_like(gamma)
+    for _ in range(training.steps):
+        residual = y - np.sum(x @ gamma * h, axis=1)
+        gradient = -2 * np.einsum("n,ni,nj->ij", residual, x, h) / len(y)
+        gradient = gradient + 2 * training.ridge / x.shape[1] * gamma
+        velocity = training.momentum * velocity + gradient
+        gamma = gamma - training.learning_rate * velocity
+    return gamma
+
+
+@pytest.mark.parametrize("prompts", [7, 20, 60])
+@pytest.mark.parametrize("ridge", [0.0, 0.2])
+@pytest.mark.parametrize("momentum", [0.0, 0.6, 0.95])
+@pytest.mark.parametrize("steps", [1, 2, 9, 300])
+def test_descent_is_a_loop(prompts, ridge, momentum, steps):
+    x, h, y = drawn(prompts)
+    start = np.random.default_rng(0).standard_normal((4, 5))
+    training = Descent(steps, 0.1, ridge=ridge, momentum=momentum)
+    found = follow_descent(x, h, y, start, training)
+    expected = descended(x, h, y, start, training)
+    np.testing.assert_allclose(found.gamma, expected, atol=ACCURACY * np.max(np.abs(expected)))
+    assert found.iterations <= min(steps, prompts, 20) + 1
+
+
+def test_unstable_steps_are_followed_until_they_overflow():
+    x, h, y = drawn(20)
+    start = np.zeros((4, 5))
+    some = Descent(30, 10.0)
+    np.testing.assert_allclose(
+        follow_descent(x, h, y, start, some).gamma, descended(x, h, y, start, some), rtol=1e-6
+    )
+    with pytest.raises(ArithmeticError, match="learning_rate is too large"):
+        follow_descent(x, h, y, start, Descent(3000, 10.0))
+
+
+def test_descents_are_sampled_as_flows_are():
+    run = Experiment(Problem(6, 12, tasks=6, noise_variance=0.2), prompts=90)
+    stepped = iclimit.sample(run.with_(training=Descent(4000, 0.01)), rng=0, repeats=3)
+    flowed = iclimit.sample(run.with_(training=Flow(4000 * 0.01 / 3)), rng=0, repeats=3)
+    for name in ("icl", "idg", "training"):
+        np.testing.assert_allclose(stepped[name].samples, flowed[name].samples, rtol=5e-4)
 
 
 def test_arrays_of_the_standard_are_taken():
