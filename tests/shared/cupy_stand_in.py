@@ -10,7 +10,7 @@ from typing import Any
 
 import array_api_strict
 import numpy as np
-from pytest import MonkeyPatch
+import pytest
 
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend
@@ -99,7 +99,7 @@ def stand_in(modules: list[Any], *, own_numbers: bool = False) -> Iterator[Backe
     def get_backend(name: str) -> Backend:
         return backend if name == "cupy" else known(name)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for method in ("__buffer__", "__array__", "__dlpack__"):
             patch.setattr(StandInArray, method, refuse)
         patch.setattr(arrays, "is_cupy_namespace", lambda xp: xp is array_api_strict)
