@@ -15,11 +15,15 @@ import numpy as np
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.results import Result
 from iclimit.tables import aligned
-from iclimit.validation.instruments.curves.explanations import explanations, is_explained
+from iclimit.validation.instruments.curves.explanations import (
+    explanations,
+    explanations_of_impossible,
+    is_explained,
+)
 from iclimit.validation.instruments.curves.judgement import CurveVerdict, judge_curves
-from iclimit.validation.instruments.curves.reading import read_stated_curves
+from iclimit.validation.instruments.curves.reading import StatedCurves, read_stated_curves
 from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
-from iclimit.validation.instruments.curves.table import Curve
+from iclimit.validation.instruments.curves.table import Curve, are_impossible, unusable
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
 
 # Remark if losses agree and times do not.
@@ -122,7 +126,8 @@ class CurveCheck(Result):
     def __str__(self) -> str:
         """Verdict, a table of what was found beside the theory, and the other conclusions."""
         verdict, *others = self.conclusions
-        lines = aligned([HEADER, *map(_cells, self.comparisons)], "<>")
+        rows = [HEADER, *map(_cells, self.comparisons)] if self.comparisons else []
+        lines = aligned(rows, "<>")
         return "\n".join([verdict, *lines, *others])
 
     def draw(self, ax: Axes) -> None:
@@ -342,8 +347,11 @@ def check_curve(
         ignore=ignore,
         draws=draws,
         rng=rng,
+        impossible=True,
     )
     theory = predict_curve(stated.setting, stated.starts)
+    if are_impossible(stated.curves):
+        return _check_impossible(stated, theory)
     rows, remarks = compare_curves(stated.curves, theory)
     verdict = judge_curves(stated.curves, theory, rows)
     if verdict.failures and stated.setting.timed:
@@ -355,6 +363,21 @@ def check_curve(
         remarks=(*stated.left_out, *remarks),
         errors=tuple(_errors(theory, stated.starts.known)),
         fits=tuple(explanations(stated, theory, verdict)),
+        curves=tuple(stated.curves),
+        theory=theory,
+    )
+
+
+def _check_impossible(stated: StatedCurves, theory: CurveTheory) -> CurveCheck:
+    """Curves that are no mean squared errors: nothing is compared, only what they may be."""
+    fits = explanations_of_impossible(stated, theory)
+    if not fits:
+        raise ValueError(unusable(stated.left_out))
+    return CurveCheck(
+        verdict=CurveVerdict([], curves=len(stated.curves), unexpected=stated.left_out),
+        remarks=(),
+        errors=(),
+        fits=tuple(fits),
         curves=tuple(stated.curves),
         theory=theory,
     )

@@ -19,7 +19,7 @@ from iclimit.validation.instruments.curves.mistakes import (
     likely_mistakes,
 )
 from iclimit.validation.instruments.curves.reading import StatedCurves
-from iclimit.validation.instruments.curves.records import recorded_mistakes
+from iclimit.validation.instruments.curves.records import functions_of_losses, recorded_mistakes
 from iclimit.validation.instruments.curves.rows import compare_curves
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
@@ -60,6 +60,13 @@ def explanations(stated: StatedCurves, theory: CurveTheory, verdict: CurveVerdic
         try_all(recorded, explaining.words),
         try_all(fitted, explaining.words),
     )
+    return [text for text in texts if text]
+
+
+def explanations_of_impossible(stated: StatedCurves, theory: CurveTheory) -> list[str]:
+    """Functions of losses that would make curves agree which are no mean squared errors."""
+    explaining = _Explaining(stated, theory, set())
+    texts = try_all(functions_of_losses(theory), explaining.words)
     return [text for text in texts if text]
 
 

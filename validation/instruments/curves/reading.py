@@ -47,17 +47,21 @@ def read_stated_curves(
     initial: Mapping[str, Any] | str | os.PathLike | None,
     draws: int,
     rng: int,
+    impossible: bool = False,
     **stated: Any,
 ) -> StatedCurves:
     """Read curves, and check what is stated of them.
 
-    Arguments, all of them, and errors are those of `check_curve`.
+    Arguments, all of them, and errors are those of `check_curve`; ``impossible`` is that of
+    `read_curves`.
     """
     check_integers(least=2, draws=draws)
     check_integers(**given({"record": record}))
     if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
         raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
-    curves, left_out = read_curves(table, record=record, columns=columns, ignore=ignore)
+    curves, left_out = read_curves(
+        table, record=record, columns=columns, ignore=ignore, impossible=impossible
+    )
     setting = CurveSetting.of(**stated)
     rate = setting.learning_rate
     stepwise = curves[0].axis == "step"

@@ -1,11 +1,11 @@
-"""Mistakes in what curves record: epochs for steps, roots and smoothed losses for losses.
+"""Mistakes in what curves record: epochs for steps; roots, logarithms, R^2, smoothed losses.
 
 Each has an exact inverse, which is compared with the theory in place of the curve.
 """
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -73,7 +73,7 @@ def recorded_mistakes(
     if epoch > 1 and theory.setting.learning_rate is not None:
         text = f"steps are counted in epochs of {epoch} steps"
         yield Candidate(text, {"step_unit": float(epoch)})
-    yield Candidate("losses are roots of mean squared errors", {}, records=_squared)
+    yield from functions_of_losses(theory)
     drop = next((row for row in rows if row.quantity == "duration"), None)
     if drop is not None and drop.z > 0:
         longest = min(LONGEST_SMOOTHING, min(len(curve.losses) for curve in curves) // 2)
@@ -81,8 +81,31 @@ def recorded_mistakes(
         yield from _means(curves, longest)
 
 
-def _squared(curve: Curve) -> Curve:
-    return replace(curve, losses=curve.losses**2)
+def functions_of_losses(theory: CurveTheory) -> Iterator[Candidate]:
+    """Yield functions of losses that are recorded instead of losses."""
+    for text, inverse in FUNCTIONS.items():
+        yield Candidate(f"losses are {text}", {}, records=partial(_inverted, inverse=inverse))
+    null = float(theory.levels[0])
+    yield Candidate(
+        "losses are R^2, one minus the loss over the loss at the start",
+        {},
+        records=partial(_inverted, inverse=lambda share: null * (1 - share)),
+    )
+
+
+def _inverted(curve: Curve, inverse: Callable[[np.ndarray], np.ndarray]) -> Curve:
+    with np.errstate(over="ignore"):  # a curve that diverged
+        return replace(curve, losses=inverse(curve.losses))
+
+
+# Functions of mean squared errors, with their inverses.
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "roots of mean squared errors": np.square,
+    "in dB, 10 times the logarithm to base 10": lambda losses: 10 ** (losses / 10),
+    "logarithms to base 10": lambda losses: 10**losses,
+    "natural logarithms": np.exp,
+    "logarithms to base 2": np.exp2,
+}
 
 
 def _exponential(

@@ -70,6 +70,7 @@ def read_curves(
     record: float | None,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
+    impossible: bool = False,
 ) -> tuple[list[Curve], list[str]]:
     """Read curves; return them, and which runs are left out, why.
 
@@ -81,6 +82,8 @@ def read_curves(
         Steps from one row to the next, for tables without a column of steps.
     columns, ignore
         How columns are called and which are ignored, as in `read_table`.
+    impossible : bool
+        Whether curves that are no mean squared errors are returned if there are no others.
 
     Raises
     ------
@@ -101,6 +104,7 @@ def read_curves(
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
     axis, steps = _axis(entries, record)
     curves = []
+    others = []
     for name in names:
         values = _losses(entries, name)
         for run, rows in _runs(entries).items():
@@ -108,12 +112,28 @@ def read_curves(
             label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
             logged = _logged(entries.entries[name], values, rows)
             curve = _sorted(Curve(label, steps[logged], values[logged], axis))
-            problem = _problem(curve)
-            curves += [] if problem else [curve]
-            remarks += [f"{label} {problem}"] if problem else []
+            problem = _unreadable(curve) or _impossible(curve)
+            if problem:
+                remarks.append(f"{label} {problem}")
+            if not problem:
+                curves.append(curve)
+            elif not _unreadable(curve):
+                others.append(curve)
+    if impossible and not curves:
+        curves = others
     if not curves:
-        raise ValueError(f"no curve can be used: {'; '.join(remarks)}")
+        raise ValueError(unusable(remarks))
     return curves, remarks
+
+
+def unusable(remarks: Sequence[str]) -> str:
+    """Why no curve can be used."""
+    return f"no curve can be used: {'; '.join(remarks)}"
+
+
+def are_impossible(curves: Sequence[Curve]) -> bool:
+    """Whether curves are no mean squared errors; those that were read are all alike."""
+    return any(map(_impossible, curves))
 
 
 def _by_run(
@@ -217,15 +237,21 @@ def _sorted(curve: Curve) -> Curve:
     return replace(curve, steps=steps, losses=curve.losses[order])
 
 
-def _problem(curve: Curve) -> str:
-    """Why a curve cannot be compared; empty if it can."""
-    steps = curve.steps
+def _unreadable(curve: Curve) -> str:
+    """Why a curve is not read; empty if it is."""
     losses = curve.losses
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
-        return f"diverged: its loss is {losses[bad[0]]} at {steps[bad[0]]:g}"
+        return f"diverged: its loss is {losses[bad[0]]} at {curve.steps[bad[0]]:g}"
     if len(losses) < FEWEST:
         return f"has {len(losses)} records, fewer than {FEWEST}"
+    return ""
+
+
+def _impossible(curve: Curve) -> str:
+    """Why a curve is not one of mean squared errors of a descent; empty if it may be one."""
+    steps = curve.steps
+    losses = curve.losses
     low = int(np.argmin(losses))
     high = int(np.argmax(losses))
     if losses[low] < 0:

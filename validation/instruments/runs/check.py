@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -265,12 +266,14 @@ class RunCheck(Result):
             return
         yield f"{self.tried} explanations were tried. It would agree"
         for fit in fits[:MOST_FITS]:
-            yield f"- if {_in_words(fit)}"
+            lead = "or, which this table does not tell from it, if" if fit.like else "if"
+            yield f"- {lead} {_in_words(fit)}"
         if len(fits) > MOST_FITS:
             hidden = len(fits) - MOST_FITS
             yield f"- in {hidden} other cases, which are less likely"
-        alike = [fit for fit in fits if fit.likelihood >= HARDLY_TOLD * fits[0].likelihood]
-        if len(alike) > 1:
+        least = HARDLY_TOLD * fits[0].likelihood
+        alike = list(takewhile(lambda fit: fit.likelihood >= least, fits))
+        if any(not fit.like for fit in alike[1:]):
             yield f"The first {len(alike)} are hardly told from each other by this table."
         if not any(fit.exact for fit in fits):
             yield (

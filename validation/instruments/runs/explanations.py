@@ -40,7 +40,7 @@ from iclimit.validation.instruments.runs.judgement import (
 )
 from iclimit.validation.instruments.runs.mistakes import PAIRED, SINGLE_RUN, RunMistake, mistakes
 from iclimit.validation.instruments.runs.predictions import Theory
-from iclimit.validation.instruments.runs.scatter import scatter_ratios
+from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_ratios
 from iclimit.validation.instruments.runs.searches import SCANNED, searched
 from iclimit.validation.instruments.runs.simulated import (
     FEW_SIMULATED,
@@ -78,9 +78,10 @@ EXCLUDED = 0.01
 # An explanation settles the matter if chi-square is larger by chance with this probability.
 SETTLED = 0.1
 
-# Measured over predicted scatter of runs that says that error bars are what they are called: the
-# prediction is doubted by some 10 %, and scatter over batches of prompts has no relation to it.
-SAME_SCATTER = (0.8, 1.25)
+# Range of the measured scatter over the predicted one if error bars are over batches of prompts,
+# which have no relation to it, and the odds with which a ratio says that they are not.
+OTHER_SCATTER = (0.1, 10.0)
+SAME_SCATTER = 3.0
 
 # Most rows that are left out or exchanged.
 WORST_ROWS = 30
@@ -119,6 +120,12 @@ class Fit:
         Simulated runs of each row that the prediction is from; 0: theory.
     weak : bool
         Whether it makes much agree, such as wider error bars.
+    of_settings : bool
+        Whether it says only that settings are other ones, as another experiment may look.
+    z : tuple of float
+        Deviations of the errors in standard errors if it was made.
+    like : str
+        A likelier explanation from which the table does not tell it.
     """
 
     text: str
@@ -133,11 +140,15 @@ class Fit:
     left_out: tuple[int, ...] = ()
     simulated: int = 0
     weak: bool = False
+    of_settings: bool = False
+    z: tuple[float, ...] = ()
+    like: str = ""
 
     @property
     def settles(self) -> bool:
         """Whether it agrees so well that nothing is simulated to find another one."""
-        return not (self.effective or self.weak) and self.chi_square.p_value > SETTLED
+        doubted = self.effective or self.weak or self.of_settings
+        return not doubted and self.chi_square.p_value > SETTLED
 
     @property
     def exact(self) -> bool:
@@ -215,18 +226,51 @@ def explain(
         pairs = list(_pairs(of_theory))
         fits += confirmed(pairs, 2 * math.log(max(count, 1)))
         count += len(pairs)
-    fits.sort(key=lambda fit: fit.misfit)
+    fits = _in_groups(fits, table.share)
     best = fits[0].misfit - fits[0].searched if fits else 0.0
     return Explanations(
         [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], count, notes
     )
 
 
+def _in_groups(fits: Sequence[Fit], share: float) -> list[Fit]:
+    """Explanations, the likeliest first, each before those that the table does not tell from it.
+
+    Of two whose deviations differ by a chi-square below `BETTER`, the wrong one is the likelier
+    one by chance in 1 of 20 tables, or in more.
+    """
+    groups: list[list[Fit]] = []
+    for fit in sorted(fits, key=lambda fit: fit.misfit):
+        for group in groups:
+            if share * _squared_distance(group[0], fit) < BETTER:
+                group.append(replace(fit, like=group[0].text))
+                break
+        else:
+            groups.append([fit])
+    return [fit for group in groups for fit in group]
+
+
+def _squared_distance(fit: Fit, other: Fit) -> float:
+    """Chi-square by which two explanations differ; infinite where they are of other kinds."""
+    if not fit.z or not other.z or fit.weak or other.weak:
+        return math.inf
+    return float(np.sum((np.array(fit.z) - np.array(other.z)) ** 2))
+
+
 def _scatter_is_of_runs(rows: Sequence[RowDeviation], one_set: bool) -> bool:
     """Whether error bars and numbers of runs are known to be those of the scatter of runs."""
     ratios = scatter_ratios(rows, one_set=one_set).values()
-    low, high = SAME_SCATTER
-    return bool(ratios) and all(low < row.ratio < high for row in ratios)
+    return bool(ratios) and all(_odds_of_runs(row) > SAME_SCATTER for row in ratios)
+
+
+def _odds_of_runs(row: ScatterRatio) -> float:
+    """Odds that a scatter is that of runs: the ratio would be near 1, otherwise anywhere."""
+    error = 1 / math.sqrt(2 * row.degrees)
+    density = math.exp(-((math.log(row.ratio) / error) ** 2) / 2) / (
+        error * math.sqrt(2 * math.pi)
+    )
+    low, high = OTHER_SCATTER
+    return density * math.log(high / low)
 
 
 def _tried(table: TriedTable, mistake: RunMistake) -> Candidate:
@@ -325,6 +369,8 @@ def _confirmed(
                 effective=mistake.effective,
                 simulated=simulated_runs(mistake, [row.run for row in table.rows]),
                 weak=mistake.weak,
+                of_settings=mistake.of_settings,
+                z=tuple(row.z for now in changed for row in now.judged.values()),
             )
 
 

@@ -100,6 +100,12 @@ class RunMistake(Mistake):
         """Whether it only makes error bars larger."""
         return self.bars is not None or self.one_set is not None
 
+    @property
+    def of_settings(self) -> bool:
+        """Whether it only changes settings, by a theory."""
+        others = (self.outcome, self.theory, self.summarised, self.simulated)
+        return not (any(others) or self.widens)
+
     def true_run(self, run: MeasuredRun, value: float = math.nan) -> MeasuredRun:
         """The run that was made if the table has it as this one."""
         return run.at(**self.change(run, value))
@@ -146,9 +152,7 @@ def _distinct(possible: Sequence[RunMistake], runs: Sequence[MeasuredRun]) -> li
     chosen = []
     for mistake in possible:
         changed = [mistake.true_run(run, 2.0).setting for run in runs]
-        others = (mistake.outcome, mistake.theory, mistake.summarised, mistake.simulated)
-        plain = not any(others) and not mistake.widens
-        if plain and not mistake.free and mistake.scanned is None:
+        if mistake.of_settings and not mistake.free and mistake.scanned is None:
             if changed in seen:
                 continue
             seen.append(changed)
@@ -266,13 +270,12 @@ def _summaries(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     yield RunMistake("errors are medians over runs", summarised=_median)
     if all((run.runs or 0) > 1 for run in runs):
         yield RunMistake("errors are those of the best run", summarised=_best)
-    elif not any(run.runs for run in runs):
-        yield RunMistake(
-            "errors are those of the best of {} runs",
-            summarised=_best,
-            scanned=SEEDS,
-            effective="errors that are smaller by their scatter",
-        )
+    yield RunMistake(
+        "each run is the best of {} seeds",
+        summarised=_best_of_seeds,
+        scanned=SEEDS,
+        effective="errors that are smaller by their scatter",
+    )
 
 
 def _relative_scatter(prediction: Prediction) -> np.ndarray:
@@ -286,16 +289,30 @@ def _median(_run: MeasuredRun, _value: float, prediction: Prediction) -> Predict
     return _scaled_with_doubt(prediction, -(scatter**2) / 2)
 
 
-def _best(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
-    """The least of so many normal numbers: Blom's approximation of its mean, and its scatter."""
-    count = (run.runs or 1) if math.isnan(value) else value
+def _best(run: MeasuredRun, _: float, prediction: Prediction) -> Prediction:
+    """The best of the runs of a row, with its scatter."""
+    return _with_scatter_of_best(_best_mean(run.runs or 1, prediction), run.runs or 1, prediction)
+
+
+def _best_of_seeds(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
+    """The mean over runs of which each is the best of so many seeds."""
+    best = _best_mean(value, prediction)
+    # Means over a known number of runs have the scatter of runs in their error bars.
+    return best if run.runs else _with_scatter_of_best(best, value, prediction)
+
+
+def _best_mean(count: float, prediction: Prediction) -> Prediction:
+    """The least of so many normal numbers: Blom's approximation of its mean."""
     mean = float(ndtri(0.625 / (count + 0.25)))
-    # Half of the central 68 % of the least number.
+    scatter = _relative_scatter(prediction)
+    return _scaled_with_doubt(prediction, mean * scatter - scatter**2 / 2)
+
+
+def _with_scatter_of_best(best: Prediction, count: float, prediction: Prediction) -> Prediction:
+    """Prediction of the least of so many numbers with its scatter: half its central 68 %."""
     low = _least_quantile(CENTRAL[0], count)
     high = _least_quantile(CENTRAL[1], count)
-    scatter = _relative_scatter(prediction)
-    best = _scaled_with_doubt(prediction, mean * scatter - scatter**2 / 2)
-    own = np.diag((best.mean * scatter * (high - low) / 2) ** 2)
+    own = np.diag((best.mean * _relative_scatter(prediction) * (high - low) / 2) ** 2)
     return replace(best, covariance=best.covariance + own)
 
 

@@ -61,6 +61,31 @@ def test_roots_are_named(table):
     assert check.fits == ("losses are roots of mean squared errors",)
 
 
+@pytest.mark.parametrize(
+    ("words", "function"),
+    [
+        ("in dB, 10 times the logarithm to base 10", lambda x: 10 * np.log10(x)),
+        ("logarithms to base 10", np.log10),
+        ("natural logarithms", np.log),
+        ("logarithms to base 2", np.log2),
+        (
+            "R^2, one minus the loss over the loss at the start",
+            lambda x: 1 - x / sum(STATED["eigenvalues"]),
+        ),
+    ],
+)
+def test_losses_that_are_no_squared_errors_are_named(table, words, function):
+    check = iclimit.check_curve(changed(table, function), **STATED)
+    assert check.fits == (f"losses are {words}",)
+    assert check.verdict.kind == "contradicts"
+    assert not check.holds
+
+
+def test_negative_losses_that_nothing_explains_are_refused(table):
+    with pytest.raises(ValueError, match="no mean squared error: its loss is -"):
+        iclimit.check_curve(changed(table, lambda x: -x), **STATED)
+
+
 def test_epochs_are_named(table):
     epochs = table | {"step": np.asarray(table["step"]) / 7}
     check = iclimit.check_curve(epochs, **STATED)
