@@ -22,6 +22,9 @@ from .icl import icl_error as icl_error
 from .icl import idg_error as idg_error
 from .icl import task_gap as task_gap
 from .joint_spectrum import JointSpectrum as JointSpectrum
+from .merged_training import MergedTraining as MergedTraining
+from .merged_training import merged_training_errors as merged_training_errors
+from .merged_training import plateau_end as plateau_end
 from .one_pass import OnePass as OnePass
 from .one_pass import one_pass_error as one_pass_error
 from .one_pass import one_pass_errors as one_pass_errors

@@ -27,9 +27,11 @@ Later only the neighbourhoods of 1 and -1 count, where :math:`|w|^k` is not smal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ellipj, ellipk, ellipkm1
 
 from iclimit.asymptotics.pretraining.training_time import PARABOLA, parabola
 
@@ -48,6 +50,12 @@ NEGLIGIBLE = 25.0
 
 # Most nodes of a circle; all pairs of half of them take 1 s with 100 eigenvalues.
 MOST_NODES = 2400
+
+# Nodes of half a closed contour, its distance from the spectrum in units of the largest one, and
+# where it may cross the real axis, in units of 1 / time.
+HALF = 64
+ASIDE = 0.25
+RIGHT = 3.0
 
 
 @dataclass(frozen=True)
@@ -119,3 +127,45 @@ def _parabola(sign: float, steps: int, step: float, momentum: float) -> Branch:
     # On the parabola weights are for an integral over d log / log.
     z = _ridges(w, step, momentum)
     return Branch(start, z, sign**steps * weights * logarithm * w / (w - 1))
+
+
+def closed_contour(largest: float, time: float) -> Branch:
+    r"""Contour around a spectrum in [-largest, 0], for functions like exp(z t) with t <= time.
+
+    Twice the real part of the sum of weights times F(z) is :math:`\frac1{2\pi i}\oint F\,dz` for
+    functions that are real on the real axis.  In elliptic functions (Hale, Higham and Trefethen,
+    SIAM J. Numer. Anal. 46, 2505 (2008)), whose rule converges as fast as the logarithm of
+    largest * time allows: with 64 nodes to 1e-10 where that product is 1e4, and to 1e-8 at 1e6.
+    """
+    # One for longer times is one for short ones, too, and nodes should not be far off.
+    inner = RIGHT / max(time, 1 / largest)
+    outer = inner + largest
+    # The nodes surround [inner, outer] at x = inner - z.
+    root = math.sqrt(outer / inner)
+    modulus = (root - 1) / (root + 1)
+    complement = 4 * root / (root + 1) ** 2
+    quarter = float(ellipkm1(complement))
+    real = ellipj(quarter * ((2 * np.arange(HALF) + 1) / HALF - 1), modulus**2)
+    imaginary = ellipj(ASIDE * float(ellipk(complement)), complement)
+    sn, slope = _sine_amplitude(real[:3], imaginary[:3], modulus**2)
+    scale = math.sqrt(inner * outer)
+    x = scale * (1 / modulus + sn) / (1 / modulus - sn)
+    velocity = scale * 2 / modulus * slope / (1 / modulus - sn) ** 2
+    # From the right to the left below the real axis is clockwise, and dz = -dx.
+    return Branch(inner, inner - x, velocity * 2 * quarter / HALF / (2j * math.pi))
+
+
+def _sine_amplitude(
+    real: Sequence[np.ndarray], imaginary: Sequence[float], parameter: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Jacobi's sn at complex arguments, and its derivative cn dn, from sn, cn, dn of both parts.
+
+    Those of the imaginary part are of the complementary parameter.
+    """
+    s, c, d = real
+    s1, c1, d1 = imaginary
+    common = 1 - d**2 * s1**2
+    sn = (s * d1 + 1j * c * d * s1 * c1) / common
+    cn = (c * c1 - 1j * s * d * s1 * d1) / common
+    dn = (d * c1 * d1 - 1j * parameter * s * c * s1) / common
+    return sn, cn * dn

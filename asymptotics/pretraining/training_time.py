@@ -301,7 +301,7 @@ def _errors(math_: ArrayMath, values: CheckedValues) -> tuple[Value, ...]:
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """Parameters of all times, as flat arrays of one shape."""
 
     tau: Value
@@ -349,7 +349,7 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
     arrays = xp.broadcast_arrays(*numbers)
     flat = [xp.reshape(array, (-1,)) for array in arrays]
     time = flat[0]
-    at = _Setting(*flat[1:])
+    at = Setting(*flat[1:])
     start = 1 + at.rho + at.start_variance * (1 + at.q)
     running = math_.all_of(time > 0, time < math_.inf)
     during = _integrated(math_, math_.where(running, lambda: time, lambda: 1), at)
@@ -363,7 +363,7 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
 
 
 @dataclass(frozen=True)
-class _Ridge:
+class RidgePoint:
     r"""Resolvent at an effective ridge, real or complex, in the symbols of the module.
 
     ``kept`` is a, which the start is multiplied by, and ``share`` :math:`(\lambda + z)/\xi`, by
@@ -378,15 +378,15 @@ class _Ridge:
     share: Value
 
     @classmethod
-    def of(cls, xi: Value, kept: Value, share: Value, at: _Setting) -> _Ridge:
+    def of(cls, xi: Value, kept: Value, share: Value, at: Setting) -> RidgePoint:
         """With the resolvent there."""
         M = at.resolvent(xi)
         w = 1 + M / at.kappa
         return cls(xi, M, w, M / w, kept, share)
 
 
-def _between(first: _Ridge, second: _Ridge, at: _Setting) -> tuple[Value, ...]:
-    """The three errors between two ridges (module docstring)."""
+def errors_between(first: RidgePoint, second: RidgePoint, at: Setting) -> tuple[Value, ...]:
+    """ICL, IDG and training error between two ridges (module docstring)."""
     p = first.u * second.u / at.kappa
     P = first.M * second.M / (1 - p)
     once = first.u * second.u / (1 - p)
@@ -404,37 +404,37 @@ def _between(first: _Ridge, second: _Ridge, at: _Setting) -> tuple[Value, ...]:
     return icl, idg, first.share * second.share * idg
 
 
-def _at_end(math_: ArrayMath, at: _Setting) -> tuple[Value, ...]:
+def _at_end(math_: ArrayMath, at: Setting) -> tuple[Value, ...]:
     """Errors of the ridge regression in which the flow ends."""
     xi, eta = solve_fixed_point(math_, at.tau < 1, at.tau, at.q, at.kappa, at.ridge)
     # Without weight decay the start stays where the prompts do not reach.
     kept = math_.where(at.ridge > 0, lambda: 0, lambda: xi)
-    end = _Ridge.of(xi, kept, eta, at)
-    icl, idg, _ = _between(end, end, at)
+    end = RidgePoint.of(xi, kept, eta, at)
+    icl, idg, _ = errors_between(end, end, at)
     # At tau = 1 without a ridge the test errors are infinite, and the prompts are interpolated.
     return icl, idg, math_.where(eta > 0, lambda: eta**2 * idg, lambda: 0)
 
 
-def _integrated(math_: ArrayMath, time: Value, at: _Setting) -> tuple[Value, ...]:
+def _integrated(math_: ArrayMath, time: Value, at: Setting) -> tuple[Value, ...]:
     """Double integrals over the parabola, for finite positive times."""
     xp = array_namespace(time)
     nodes, weights = parabola()
-    ridges: list[_Ridge] = []
-    xi = xp.astype(_real_start(math_, PARABOLA / time, at), xp.complex128)
+    ridges: list[RidgePoint] = []
+    xi = xp.astype(real_start(math_, PARABOLA / time, at), xp.complex128)
     for node in nodes:
         z = complex(node) / xp.astype(time, xp.complex128)
         decayed = z + at.ridge
         # log xi is extrapolated from the last nodes.
         guess = xi if len(ridges) < 2 else xi**2 / ridges[-2].xi
-        xi = _continued(guess, decayed, at)
-        ridges.append(_Ridge.of(xi, xi * z / decayed, decayed / xi, at))
-    names = [part.name for part in fields(_Ridge)]
+        xi = followed_ridge(guess, decayed, at)
+        ridges.append(RidgePoint.of(xi, xi * z / decayed, decayed / xi, at))
+    names = [part.name for part in fields(RidgePoint)]
     upper = {name: xp.stack([getattr(ridge, name) for ridge in ridges]) for name in names}
     both = {name: xp.concat([part, xp.conj(part)]) for name, part in upper.items()}
-    first = _Ridge(**{name: part[:, None, :] for name, part in upper.items()})
+    first = RidgePoint(**{name: part[:, None, :] for name, part in upper.items()})
     # The integrals are real: the other half of the first contour doubles the real part.
     pairs = xp.asarray(2 * np.outer(weights, np.concatenate([weights, weights.conj()])))
-    errors = _between(first, _Ridge(**both), at)
+    errors = errors_between(first, RidgePoint(**both), at)
     sums = [xp.sum(xp.real(pairs[:, :, None] * error), axis=(0, 1)) for error in errors]
     # Rounding must not make a training loss negative that has fallen to nothing.
     return sums[0], sums[1], math_.where(sums[2] > 0, lambda: sums[2], lambda: 0)
@@ -452,7 +452,7 @@ def parabola() -> tuple[np.ndarray, np.ndarray]:
     return nodes, step / math.pi * np.exp(nodes) / (1 + 1j * v)
 
 
-def _newton(xi: Value, z: Value, at: _Setting) -> Value:
+def _newton(xi: Value, z: Value, at: Setting) -> Value:
     r"""Newton step in :math:`\log \xi` of :math:`1 - z/\xi = (1 - \xi M)/\tau`, increasing."""
     M = at.resolvent(xi)
     u = M / (1 + M / at.kappa)
@@ -461,7 +461,7 @@ def _newton(xi: Value, z: Value, at: _Setting) -> Value:
     return -residual / (z / xi + xi * (M - xi * slope) / at.tau)
 
 
-def _real_start(math_: ArrayMath, z: Value, at: _Setting) -> Value:
+def real_start(math_: ArrayMath, z: Value, at: Setting) -> Value:
     """Effective ridge at the real point of the parabola, z plus the weight decay."""
     host = numpy_namespace({})
     ridge = math_.host(z + at.ridge)
@@ -470,7 +470,7 @@ def _real_start(math_: ArrayMath, z: Value, at: _Setting) -> Value:
     q = setting["q"]
 
     def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:
-        chosen = _Setting(**{name: value[index] for name, value in setting.items()})
+        chosen = Setting(**{name: value[index] for name, value in setting.items()})
         return np.asarray(_newton(xi, ridge[index], chosen))
 
     # Widened so that rounding cannot put the root outside.
@@ -479,7 +479,7 @@ def _real_start(math_: ArrayMath, z: Value, at: _Setting) -> Value:
     return math_.convert(find_roots(step, lower, upper, upper))
 
 
-def _continued(xi: Value, z: Value, at: _Setting) -> Value:
+def followed_ridge(xi: Value, z: Value, at: Setting) -> Value:
     """Effective ridge at the complex ridge z, near that of a neighbouring one."""
     xp = array_namespace(xi)
     for _ in range(MOST_NEWTON_STEPS):

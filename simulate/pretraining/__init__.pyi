@@ -4,6 +4,7 @@ from .cell_cost import estimate_cost as estimate_cost
 from .cell_cost import largest_dimension as largest_dimension
 from .cells import sample as sample
 from .cells import simulate_errors as simulate_errors
+from .descent import simulate_descent as simulate_descent
 from .estimators import simulate_estimator as simulate_estimator
 from .one_pass import OnePassRuns as OnePassRuns
 from .one_pass import simulate_one_pass as simulate_one_pass

@@ -28,9 +28,10 @@ FALL = 1e-10
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """Steps of a constant length along the gradient."""
+    """Steps of a constant length along the gradient, with a share of the last step."""
 
     rate: float
+    momentum: float = 0.0
 
     def last_step(self, loop: TrainingLoop) -> float:
         """All steps are taken."""
@@ -39,9 +40,15 @@ class GradientDescent:
     def step(self, loop: TrainingLoop, gradients: list[Array]) -> State:
         """State after a step."""
         state = loop.state
+        memory = dict(state.memory)
+        if self.momentum:
+            last = memory.get("velocity", [0.0] * len(gradients))
+            pairs = zip(last, gradients, strict=True)
+            gradients = [self.momentum * velocity + gradient for velocity, gradient in pairs]
+            memory["velocity"] = gradients
         pairs = zip(state.weights, gradients, strict=True)
         weights = [weight - self.rate * gradient for weight, gradient in pairs]
-        return replace(state, weights=weights, steps=state.steps + 1)
+        return replace(state, weights=weights, steps=state.steps + 1, memory=memory)
 
 
 @dataclass(frozen=True)

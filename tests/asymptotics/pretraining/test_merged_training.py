@@ -1,0 +1,117 @@
+"""Merged attention on n prompts: the contour, the Volterra equation, limits and ends."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import simpson, solve_ivp
+from scipy.interpolate import make_interp_spline
+
+from iclimit.asymptotics.pretraining import merged_training_errors, plateau_end, training_errors
+from iclimit.asymptotics.pretraining.training_contours import closed_contour
+
+POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("largest", "time", "accuracy"), [(10, 1e-2, 1e-12), (10, 1e3, 1e-10), (30, 1e5, 1e-7)]
+)
+def test_closed_contours_have_all_exponentials(largest, time, accuracy):
+    branch = closed_contour(largest, time)
+    eigenvalues = np.append(0.0, np.geomspace(1e-6, largest, 40))
+    for moment in (0.0, 1e-3 * time, 0.1 * time, time):
+        terms = np.exp(branch.z * moment) / (eigenvalues[:, None] + branch.z)
+        found = 2 * np.real(terms @ branch.weights)
+        assert_allclose(found, np.exp(-eigenvalues * moment), atol=accuracy)
+
+
+@pytest.mark.parametrize("point", [POINT, POINT | {"tau": 0.5, "kappa": 3.0, "rho": 0.4}])
+def test_strengths_solve_the_equation_of_volterra(point):
+    """Its kernel is the rate at which the training loss of the plain flow falls."""
+    scale = 0.1
+    ends = np.linspace(0.0, 6.0, 601)
+    found = merged_training_errors(time=ends, **point, init_scale=scale)
+    assert_allclose(found.flow_time[-1], simpson(found.strength, x=ends), rtol=1e-6)
+    # Twice the derivative of the loss at half the time.
+    grid = np.linspace(0.0, 1.0, 400) ** 2 * (found.flow_time[-1] + 0.1)
+    falling = make_interp_spline(grid, training_errors(time=grid, **point).training, k=5)
+    for end in (100, 300, 600):
+        own = slice(0, end + 1)
+        root = np.sqrt(found.strength[own])
+        left = found.flow_time[end] - found.flow_time[own]
+        kernel = -falling.derivative()((left[:, None] + left) / 2) / 2
+        inner = simpson(kernel * root * root[:, None], x=ends[own], axis=1)
+        assert found.strength[end] == pytest.approx(
+            scale**2 + simpson(inner, x=ends[own]), rel=2e-5
+        )
+
+
+def test_many_prompts_and_tasks_are_one_number():
+    """Gamma is a multiple of the identity, with a start that does not overlap with it."""
+    q = 1.1 / 2
+
+    def velocity(time, state):  # noqa: ARG001
+        strength = 0.01**2 + state[0] ** 2
+        return [-strength * (1 + q) * state[0] + math.sqrt(strength)]
+
+    ends = [2.0, 5.0, 8.0]
+    solved = solve_ivp(velocity, (0, 8), [0.0], t_eval=ends, rtol=1e-11, atol=1e-13).y[0]
+    strength = 1e-4 + solved**2
+    gamma = np.sqrt(strength) * solved
+    infinite = {"tau": math.inf, "kappa": math.inf, "alpha": 2.0, "rho": 0.1}
+    found = merged_training_errors(time=ends, **infinite, init_scale=0.01)
+    assert_allclose(found.strength, strength, rtol=1e-6)
+    errors = 1.1 - 2 * gamma + (1 + q) * gamma**2
+    for error in (found.icl, found.idg, found.training):
+        assert_allclose(error, errors, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.0, 3.0])
+def test_plateaus_end_where_the_weights_are_large(tau):
+    point = POINT | {"tau": tau}
+    scale = 1e-4
+    end = plateau_end(**point, init_scale=scale)
+    rate = math.log(2 / scale) / end
+    early = merged_training_errors(time=[0.3 * end, 0.7 * end], **point, init_scale=scale)
+    # The weights are below 1e-2 there, which is the size of the next order.
+    expected = scale**2 * np.cosh(rate * end * np.array([0.3, 0.7])) ** 2
+    assert_allclose(early.strength, expected, rtol=0.02)
+    assert_allclose(early.icl, 1.1, rtol=0.02)
+    around = merged_training_errors(time=[0.8 * end, 1.2 * end], **point, init_scale=scale)
+    fallen = around.training / (1 + point["rho"])
+    assert fallen[0] > 0.9
+    assert fallen[1] < 0.45
+
+
+def test_it_ends_as_the_plain_flow_does():
+    for point in (POINT, POINT | {"tau": 0.4, "kappa": 2.0}):
+        late = merged_training_errors(time=[300.0, 1000.0], **point, init_scale=0.1)
+        end = training_errors(time=math.inf, **point)
+        for name in ("icl", "idg", "training"):
+            assert_allclose(getattr(late, name), getattr(end, name), rtol=1e-6, atol=1e-9)
+
+
+def test_starts_and_shapes():
+    start = merged_training_errors(time=0.0, **POINT, init_scale=[0.1, 0.2])
+    assert_allclose(start.icl, 1.1)
+    assert_allclose(start.strength, [0.01, 0.04])
+    assert_allclose(start.flow_time, 0.0)
+    both = merged_training_errors(
+        time=[[1.0], [4.0]], **POINT | {"rho": [0.1, 0.3]}, init_scale=0.1
+    )
+    single = merged_training_errors(time=4.0, **POINT | {"rho": 0.3}, init_scale=0.1)
+    assert both.icl.shape == (2, 2)
+    assert both.icl[1, 1] == pytest.approx(single.icl, rel=1e-7)
+    assert isinstance(single.icl, float)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="time must be >= 0"):
+        merged_training_errors(time=-1.0, **POINT, init_scale=0.1)
+    with pytest.raises(ValueError, match="time must be >= 0 and finite"):
+        merged_training_errors(time=math.inf, **POINT, init_scale=0.1)
+    with pytest.raises(ValueError, match="init_scale must be > 0"):
+        merged_training_errors(time=1.0, **POINT, init_scale=0.0)
+    with pytest.raises(ValueError, match="init_scale must be > 0 and < 2"):
+        plateau_end(**POINT, init_scale=3.0)
