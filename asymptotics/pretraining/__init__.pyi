@@ -1,3 +1,6 @@
+from .all_positions import AllPositionErrors as AllPositionErrors
+from .all_positions import all_position_errors as all_position_errors
+from .all_positions import balanced_position_errors as balanced_position_errors
 from .bayes import bayes_error as bayes_error
 from .bayes import dmmse_errors as dmmse_errors
 from .budgets import ComputeOptimalPretraining as ComputeOptimalPretraining
@@ -6,6 +9,8 @@ from .budgets import critical_budget as critical_budget
 from .error_derivations import derive_icl_error as derive_icl_error
 from .error_derivations import derive_idg_error as derive_idg_error
 from .error_limits import derive_error_limits as derive_error_limits
+from .finite_all_positions import PositionErrors as PositionErrors
+from .finite_all_positions import position_errors_at_size as position_errors_at_size
 from .finite_size import finite_size_errors as finite_size_errors
 from .finite_size_spread import finite_size_spread as finite_size_spread
 from .fixed_point_derivations import derive_effective_ridge as derive_effective_ridge
@@ -38,6 +43,12 @@ from .phase_margins import ridge_slope as ridge_slope
 from .predictions import predict as predict
 from .ridge_fluctuations import RidgeFluctuations as RidgeFluctuations
 from .ridge_fluctuations import ridge_fluctuations as ridge_fluctuations
+from .sequence_budgets import SequenceWorth as SequenceWorth
+from .sequence_budgets import optimal_sequence_ridge as optimal_sequence_ridge
+from .sequence_budgets import sequence_worth as sequence_worth
+from .sequence_budgets import sequences_needed as sequences_needed
+from .shared_context import SharedContextErrors as SharedContextErrors
+from .shared_context import shared_context_errors as shared_context_errors
 from .structured import StructuredErrors as StructuredErrors
 from .structured import cka as cka
 from .structured import resolvent_alignment as resolvent_alignment
