@@ -1,8 +1,8 @@
-"""What of each function of the theory was compared: fields of its result, and its arguments."""
+"""What of each function of the theory was compared: fields, arguments, and how sharply."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,30 +19,22 @@ from iclimit.validation.rows import theory_calls
 Given = dict[str, list[Any]]
 
 
-def compared(rows: Sequence[RecordedComparison]) -> str:
-    """Tables by subject: function, fields of its result and ranges of its arguments."""
+def compared(rows: Sequence[RecordedComparison], sharpness: Mapping[str, str]) -> str:
+    """Tables by subject: function, its sharpness in words, fields of its result, arguments."""
     fields, claims = _compared_fields(rows)
     given = _stated_arguments()
     parts = []
     for subject in SHELVES:
         names = [name for name in theory_functions(subject) if name in fields]
-        rows_of_table = _table(names, fields, given, claims)
-        parts.append(folded(subject.capitalize(), table("24 22 54", rows_of_table)))
+        lines = [("Function", "Notices", "Fields", "Arguments")]
+        for name in names:
+            arguments = "; ".join(_words(*each) for each in given[name].items())
+            code = "in the code of " + ", ".join(f"``{claim}``" for claim in claims[name])
+            cells = f"``{name}``", sharpness[name], ", ".join(fields[name]), arguments or code
+            lines.append(cells)
+        head = f"{subject.capitalize()}: {len(names)} functions"
+        parts.append(folded(head, table("24 12 20 44", lines)))
     return "\n".join(parts)
-
-
-def _table(
-    names: Sequence[str],
-    fields: dict[str, list[str]],
-    given: dict[str, Given],
-    claims: dict[str, list[str]],
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of a table of these functions."""
-    yield "Function", "Fields", "Arguments"
-    for name in names:
-        arguments = "; ".join(_words(*each) for each in given[name].items())
-        code = "in the code of " + ", ".join(f"``{claim}``" for claim in claims[name])
-        yield f"``{name}``", ", ".join(fields[name]), arguments or code
 
 
 def _compared_fields(

@@ -25,7 +25,13 @@ def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:
     return np.array([row.z for row in rows if row.standard_error > 0 and not row.upper_bound])
 
 
-def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
+def draw_deviations(
+    ax: Axes,
+    z: Sequence[float] | np.ndarray,
+    *,
+    title: str = "All deviations, against those of chance",
+    noun: str = "comparisons",
+) -> None:
     """Draw deviations, sorted, against those of as many normal numbers, with their band."""
     ordered = np.sort(z)
     count = len(z)
@@ -33,10 +39,9 @@ def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
     tails = (1 - BAND) / 2, (1 + BAND) / 2
     ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
     expected = ndtri((rank - 0.5) / count)
-    ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} of exact theories")
+    ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} band if exact")
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
-    ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} comparisons")
-    title = "All deviations, against those of chance"
+    ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} {noun}")
     finish(ax, "z expected by chance", "z of theory against runs", title=title, legend="")
 
 
