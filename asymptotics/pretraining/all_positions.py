@@ -6,14 +6,14 @@ example.  With :math:`\nu = n/d` sequences, positions from :math:`\ell = \alpha_
 :math:`\alpha d` and a ridge :math:`\lambda` as in `icl_error`, the limit of large d is a matrix
 equation of one sequence.
 
-**Summaries.**  At the place :math:`a = \ell/d` the context summary is :math:`p_a (w + \text{noise})`
-with :math:`p_a = 1` (mean over the examples seen) or :math:`p_a = a/\alpha` (divided by the whole
-length).  Noise has the kernel :math:`K_q(a, b) = p_a p_b v/\max(a, b)`, :math:`v = 1 + \rho`, since
-later contexts hold the earlier ones; :math:`K = p p^\top + K_q`, and between sequences of one task
-:math:`p p^\top`.
+**Summaries.**  At the place :math:`a = \ell/d` the context summary is :math:`p_a` times the task
+and noise, with :math:`p_a = 1` (mean over the examples seen) or :math:`p_a = a/\alpha` (divided by
+the whole length).  The noise has the kernel :math:`K_q(a, b) = p_a p_b v/\max(a, b)`,
+:math:`v = 1 + \rho`, since later contexts hold the earlier ones; :math:`K = p p^\top + K_q`, and
+between sequences of one task :math:`p p^\top`.
 
 **Responses.**  :math:`\Gamma = c I + Z`, since rotations of inputs and tasks leave the law alone.
-With :math:`(S + \lambda)^{-1} \simeq g I` and :math:`\phi = g/\nu`, one task's sequences respond by
+With :math:`(S + \lambda)^{-1} \simeq g I` and :math:`\phi = g/\nu`, a task's sequences respond by
 
 .. formula: responses
 
@@ -50,10 +50,10 @@ with K in F_K and K_q in F_ff held.  Two numbers then give the error at every pl
 and the error on pretraining tasks has the response of their own sequences taken off (module
 page).  Without a ridge the errors are infinite at :math:`\nu(\alpha - \alpha_0) = 1`.
 
-**Numerics.**  Places are midpoints of cells, of which half the diagonal nests, on three grids that
-double; the error falls as the square of the width, and two Richardson steps leave 1e-9.  Responses
-and :math:`\phi` are Newton's, all derivatives exact.  The mean over Poisson numbers is a Gauss rule
-for the sequences that share a task with a given one, 1 + Poisson.
+**Numerics.**  Places are midpoints of cells, of which half the diagonal nests, on three grids
+that double; the error falls as the square of the width, and two Richardson steps leave 1e-9.
+Responses and :math:`\phi` are Newton's, all derivatives exact.  The mean over Poisson numbers is a
+Gauss rule for the sequences that share a task with a given one, 1 + Poisson.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
 
@@ -197,9 +197,10 @@ def all_position_errors(
 
     Notes
     -----
-    Relative errors are below 1e-7, and below 1e-5 from a ridge of 1e-6 down near the peak.  A point
-    takes 50 ms with fresh tasks and 0.4 s with drawn ones; further test lengths are free.  With as
-    many tasks as sequences, balanced, ``idg`` is the error on a new sequence of a task seen once.
+    Relative errors are below 1e-7; near the peak, at ridges below 1e-5, they are below 1e-5.  A
+    point takes 50 ms with fresh tasks and 0.4 s with drawn ones; further test lengths are free.
+    With as many tasks as sequences, balanced, ``idg`` is the error on a new sequence of a task
+    that was seen once.
 
     References
     ----------
@@ -334,7 +335,9 @@ class Solution:
     own_square: float
     training: float
 
-    def errors(self, rho: Value, factor: Value, square: Value, noise: Value) -> tuple[Value, Value]:
+    def errors(
+        self, rho: Value, factor: Value, square: Value, noise: Value
+    ) -> tuple[Value, Value]:
         """ICL and IDG error from means of p, p^2 and p^2 q over the tested positions."""
         c = self.rate
         z = self.variance
@@ -448,9 +451,7 @@ def solve_positions(
     return Solution(rate, variance, response, *others)
 
 
-def _grid(
-    alpha: float, alpha_min: float, rho: float, normalization: str, cells: int
-) -> Positions:
+def _grid(alpha: float, alpha_min: float, rho: float, normalization: str, cells: int) -> Positions:
     """Midpoints of cells: equal ones in log a for means, otherwise in a."""
     middles = (np.arange(cells) + 0.5) / cells
     if normalization == "mean":
@@ -568,9 +569,7 @@ class System:
         # nu ridge, which is (1 - queries)/phi in the limit of small ridges.
         penalty = max(0.0, 1 - self.queries) / phi if self.interpolates else nu * self.ridge
         forms = self.sum([response.forms() for response in point.responses])
-        slopes = self.sum(
-            [response.form_slopes(response.slope()) for response in point.responses]
-        )
+        slopes = self.sum([response.form_slopes(response.slope()) for response in point.responses])
         c = forms.mixed / (penalty + forms.features)
         if self.at_peak:
             # The variance is infinite, and the rate is not.

@@ -127,11 +127,7 @@ def sequence_worth(
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     _, values = checked(
-        systems="numpy",
-        ranges={"alpha": "(0, inf)"},
-        alpha=alpha,
-        alpha_min=alpha_min,
-        rho=rho,
+        systems="numpy", ranges={"alpha": "(0, inf)"}, alpha=alpha, alpha_min=alpha_min, rho=rho
     )
     shape, points = flattened(values)
     check_first(points.alpha_min, points.alpha, normalization)

@@ -287,4 +287,3 @@ class BlockResponse:
         p = self.positions.factor
         along = self.count * (self.sums @ p)
         return np.array([np.sum(along), along @ (p + self.nested), along @ p])
-

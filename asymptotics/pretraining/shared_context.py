@@ -145,10 +145,7 @@ def shared_context_errors(
         return ridge * nu * phi - 1 + nu * beta * (1 - _responses(beta, phi * k))
 
     arguments = {"sequence_ratio": nu, "query_ratio": beta, "ridge": points.ridge, "k": k}
-    bracket = (
-        -np.log(nu * (points.ridge + k)) - _SLACK,
-        -np.log(nu * points.ridge) + _SLACK,
-    )
+    bracket = (-np.log(nu * (points.ridge + k)) - _SLACK, -np.log(nu * points.ridge) + _SLACK)
     phi = np.exp(find_root(math_, excess, bracket, arguments, "response of the queries"))
     R, R_slope, F, F_slope = _forms(beta, k, phi)
     c = F / (points.ridge + k * F)
