@@ -28,6 +28,8 @@ of the last column of :math:`\Gamma`.  They are of both signs, and `LOSS` bounds
    v: variance of the labels, 1 + ρ
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +48,14 @@ from iclimit.asymptotics.pretraining.all_positions import (
 )
 from iclimit.asymptotics.pretraining.sequence_response import Positions
 from iclimit.checks import check_choice, check_flag
+from iclimit.experiment import Experiment, Ridge, check_loss, check_training
+from iclimit.losses import AllPositions
+from iclimit.prediction import Prediction
+from iclimit.problem import check_problem
 from iclimit.results import Result
+
+# Names of the predicted errors.
+NAMES = ("icl", "idg")
 
 # Bound on the relative error of the theory times d, for the ICL and the IDG error: from a ridge of
 # .1 on, and below.
@@ -168,35 +177,72 @@ def position_errors_at_size(
     (array([1.8072, 1.0018]), array([1.2064, 0.4012]))
     """
     check_integers(dim=dim, prompts=prompts)
-    places = _checked_positions(positions)
+    seen = _checked_positions(positions)
     if tasks != math.inf:
         check_integers(tasks=tasks)
     check_choice("normalization", normalization, NORMALIZATIONS)
     check_flag("balanced", balanced)
-    rho = real_number("rho", rho)
-    ridge = real_number("ridge", ridge, "(0, inf)")
-    nu = prompts / dim
-    kappa = tasks / dim
-    blocks = balanced_counts(nu, kappa)
-    if not balanced and tasks != math.inf:
-        blocks = binomial_counts(prompts, int(tasks), nu)
-    system = System(_positions(places, dim, rho, normalization), rho, ridge, nu, blocks)
-    system, point, gamma = _with_last_column(system, dim)
-    rate, variance, phi, *others = system.numbers(point, kappa).tolist()
-    solution = Solution(rate, variance, nu * phi, *others)
-    icl, idg = _errors(system, point, solution, dim, kappa)
-    loss = LOSS[0 if ridge >= _SMALL_RIDGE else 1]
+    noise = real_number("rho", rho)
+    penalty = real_number("ridge", ridge, "(0, inf)")
+    places = _positions(seen, dim, noise, normalization)
+    blocks = _counts(prompts, tasks, dim, balanced=balanced)
+    system = System(places, noise, penalty, prompts / dim, blocks)
+    trained = _Trained.of(system, dim, tasks / dim)
+    icl, idg = trained.errors(places.factor, seen)
+    solution = trained.solution
     return PositionErrors(
-        position=places,
+        position=seen,
         icl=icl,
         idg=idg,
         training=solution.training,
-        rate=rate,
-        variance=variance,
+        rate=solution.rate,
+        variance=solution.variance,
         response=solution.response,
-        last_response=gamma,
-        uncertainty=(loss[0] / dim, loss[1] / dim),
+        last_response=trained.last_response,
+        uncertainty=trained.uncertainty,
     )
+
+
+def predicted_position_errors(run: Experiment) -> Prediction:
+    """Mean errors of a run that is trained on all positions; as of `predict`.
+
+    Raises
+    ------
+    ValueError
+        If it has parts that are not known here: gates, structured inputs, Gaussian or given tasks,
+        tests with other noise, no ridge, or another training.
+    """
+    check_training(run, Ridge)
+    check_loss(run, AllPositions)
+    for problem in (run.problem, run.tests.problem):
+        check_problem(problem, "tasks", "noise_variance", "task_law")
+        if problem.task_law != "sphere":
+            raise ValueError(
+                f"task_law must be 'sphere' for AllPositions, got {problem.task_law!r}"
+            )
+    if np.ndim(run.problem.tasks):
+        raise ValueError("tasks must be a number for AllPositions: errors are means over sets")
+    if run.model.gates is not None or run.tests.gates is not None:
+        raise ValueError("gates must be None for AllPositions: errors with gates are not known")
+    if run.tests.problem.noise_variance != run.problem.noise_variance:
+        raise ValueError("tests must have the noise_variance of training for AllPositions")
+    training = run.training
+    if not isinstance(training, Ridge) or training.ridge == 0:
+        raise ValueError("ridge must be > 0 for AllPositions, got 0")
+    seen = run.loss.positions(run.problem.context)
+    shares = run.loss.shares(run.problem.context)
+    dim = run.dim
+    rho = float(run.problem.noise_variance)
+    places = _positions(seen[shares > 0], dim, rho, run.model.normalization, seen[-1])
+    places = replace(places, weight=shares[shares > 0])
+    tasks = run.problem.task_count
+    blocks = _counts(run.prompts, tasks, dim, balanced=run.balanced)
+    system = System(places, rho, float(training.ridge), run.prompts / dim, blocks)
+    trained = _Trained.of(system, dim, tasks / dim)
+    tested = run.tests.problem.context
+    factor = 1.0 if run.model.normalization == "mean" else tested / run.problem.context
+    errors = trained.errors(np.array([factor]), np.array([tested]))
+    return Prediction(NAMES, np.transpose(errors), np.array([trained.uncertainty]))
 
 
 def _checked_positions(positions: Sequence[int]) -> np.ndarray:
@@ -209,20 +255,29 @@ def _checked_positions(positions: Sequence[int]) -> np.ndarray:
     return places
 
 
-def _positions(places: np.ndarray, dim: int, rho: float, normalization: str) -> Positions:
-    """Positions at the integers of a run."""
-    size = places.size
+def _positions(
+    seen: np.ndarray, dim: int, rho: float, normalization: str, length: int | None = None
+) -> Positions:
+    """Positions at the integers of a run, of which the last one is the length by default."""
+    size = seen.size
     if normalization == "mean":
         factors = np.ones(size)
-        shares = dim / places
+        shares = dim / seen
     else:
-        factors = places / places[-1]
-        shares = np.full(size, dim / places[-1])
+        whole = seen[-1] if length is None else length
+        factors = seen / whole
+        shares = np.full(size, dim / whole)
     nesting = np.tril(np.repeat(shares[:, None], size, axis=1), -1)
-    noise = ((1 + rho) * dim + 1) / places
-    return Positions(
-        places / dim, np.full(size, 1 / dim), np.full(size, 1 / size), factors, noise, nesting
-    )
+    noise = ((1 + rho) * dim + 1) / seen
+    widths = np.full(size, 1 / dim)
+    return Positions(seen / dim, widths, np.full(size, 1 / size), factors, noise, nesting)
+
+
+def _counts(prompts: int, tasks: float, dim: int, *, balanced: bool) -> list[tuple[float, float]]:
+    """Numbers of sequences of a task, each with the density of these tasks over d."""
+    if balanced or math.isinf(tasks):
+        return balanced_counts(prompts / dim, tasks / dim)
+    return binomial_counts(prompts, int(tasks), prompts / dim)
 
 
 def binomial_counts(prompts: int, tasks: int, nu: float) -> list[tuple[float, float]]:
@@ -239,44 +294,62 @@ def binomial_counts(prompts: int, tasks: int, nu: float) -> list[tuple[float, fl
     return list(zip(counts.tolist(), densities.tolist(), strict=True))
 
 
-def _with_last_column(system: System, dim: int) -> tuple[System, SolvedPoint, float]:
-    """Solve together with the response of the last column, gamma times that of the others."""
-    v = 1 + system.rho
-    gamma = 1.0
-    extra = 0.0
-    point = None
-    for _ in range(_MOST_REPEATS):
-        positions = replace(system.positions, tail=gamma * v**2 / dim)
-        system = replace(system, positions=positions, extra=extra)
-        point = system.solve(point)
-        responses = 0.0
-        for (count, density), response in zip(system.blocks, point.responses, strict=True):
-            responses += density * count * float(np.sum(1 / response.reciprocals))
-        last = 1 / (system.ridge + v**2 / system.sequence_ratio * responses)
-        change = last / (system.sequence_ratio * point.phi) / gamma
-        gamma *= change
-        extra = (1 - system.ridge * last) / dim
-        if abs(change - 1) < _SETTLED:
-            return system, point, gamma
-    raise ArithmeticError(
-        f"the response of the last column was not found in {_MOST_REPEATS} repeats"
-    )
+@dataclass(frozen=True)
+class _Trained:
+    """Solved equations of a run."""
 
+    system: System
+    point: SolvedPoint
+    solution: Solution
+    dim: int
+    kappa: float
+    last_response: float
 
-def _errors(
-    system: System, point: SolvedPoint, solution: Solution, dim: int, kappa: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """ICL and IDG error at every position."""
-    positions = system.positions
-    square = positions.factor**2
-    noise = square * positions.noise
-    icl, idg = solution.errors(system.rho, positions.factor, square, noise)
-    # The mean of squared labels fluctuates, by 2 v^2 over the examples.
-    fluctuation = 2 * (1 + system.rho) ** 2 * square / (dim**2 * positions.place)
-    icl = icl + solution.variance * fluctuation
-    forms = system.sum([response.forms() for response in point.responses])
-    c = solution.rate
-    z = solution.variance
-    met = 2 * c * point.phi * (forms.mixed - c * forms.features) + z
-    met -= 2 * point.phi * z * forms.trace
-    return icl, idg + solution.variance * fluctuation + noise * met / (kappa * dim)
+    @classmethod
+    def of(cls, system: System, dim: int, kappa: float) -> _Trained:
+        """Solve together with the response of the last column, over that of the others."""
+        v = 1 + system.rho
+        gamma = 1.0
+        extra = 0.0
+        point = None
+        for _ in range(_MOST_REPEATS):
+            positions = replace(system.positions, tail=gamma * v**2 / dim)
+            system = replace(system, positions=positions, extra=extra)
+            point = system.solve(point)
+            responses = 0.0
+            for (count, density), response in zip(system.blocks, point.responses, strict=True):
+                responses += density * count * float(np.sum(1 / response.reciprocals))
+            last = 1 / (system.ridge + v**2 / system.sequence_ratio * responses)
+            change = last / (system.sequence_ratio * point.phi) / gamma
+            gamma *= change
+            extra = (1 - system.ridge * last) / dim
+            if abs(change - 1) < _SETTLED:
+                rate, variance, phi, *others = system.numbers(point, kappa).tolist()
+                response = system.sequence_ratio * phi
+                solution = Solution(rate, variance, response, *others)
+                return cls(system, point, solution, dim, kappa, gamma)
+        raise ArithmeticError(
+            f"the response of the last column was not found in {_MOST_REPEATS} repeats"
+        )
+
+    @property
+    def uncertainty(self) -> tuple[float, float]:
+        """Bounds on the relative errors of the theory."""
+        loss = LOSS[0 if self.system.ridge >= _SMALL_RIDGE else 1]
+        return loss[0] / self.dim, loss[1] / self.dim
+
+    def errors(self, factor: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """ICL and IDG error after numbers of examples, whose summaries have a factor."""
+        v = 1 + self.system.rho
+        square = factor**2
+        noise = square * (v * self.dim + 1) / seen
+        icl, idg = self.solution.errors(self.system.rho, factor, square, noise)
+        # The mean of squared labels fluctuates, by 2 v^2 over the examples.
+        c = self.solution.rate
+        z = self.solution.variance
+        fluctuation = z * 2 * v**2 * square / (self.dim * seen)
+        forms = self.system.sum([response.forms() for response in self.point.responses])
+        phi = self.point.phi
+        met = 2 * c * phi * (forms.mixed - c * forms.features) + z - 2 * phi * z * forms.trace
+        met /= self.kappa * self.dim
+        return icl + fluctuation, idg + fluctuation + noise * met
