@@ -7,11 +7,12 @@ from dataclasses import replace
 from iclimit.asymptotics.pretraining.finite_all_positions import predicted_position_errors
 from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
 from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_errors
+from iclimit.asymptotics.pretraining.finite_random_lengths import predicted_random_length_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
 from iclimit.experiment import SGD, Descent, Experiment, Flow
-from iclimit.losses import AllPositions
+from iclimit.losses import AllPositions, RandomLength
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
 
@@ -44,8 +45,8 @@ def predict(
     -------
     Prediction
         Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`,
-        `Descent` or `SGD`, or on `AllPositions`, the scatter of single runs is not known, and
-        neither are structured inputs and gates.
+        `Descent` or `SGD`, or on a `RandomLength` or `AllPositions`, the scatter of single runs is
+        not known, and neither are structured inputs and gates.
 
     Raises
     ------
@@ -73,6 +74,10 @@ def predict(
         if spread:
             raise ValueError("spread must be False for AllPositions: its scatter is not predicted")
         return predicted_position_errors(run)
+    if isinstance(run, Experiment) and isinstance(run.loss, RandomLength):
+        if spread:
+            raise ValueError("spread must be False for RandomLength: its scatter is not predicted")
+        return predicted_random_length_errors(run, rng=rng, draws=draws)
     if isinstance(run, Experiment) and isinstance(run.training, Flow | Descent):
         if spread:
             kind = type(run.training).__name__
