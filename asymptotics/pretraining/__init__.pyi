@@ -40,7 +40,11 @@ from .phase_margins import context_information as context_information
 from .phase_margins import context_slope as context_slope
 from .phase_margins import optimal_ridge as optimal_ridge
 from .phase_margins import ridge_slope as ridge_slope
+from .position_errors import PositionErrors as PositionErrors
+from .position_errors import position_errors as position_errors
 from .predictions import predict as predict
+from .random_lengths import RandomLengthErrors as RandomLengthErrors
+from .random_lengths import random_length_errors as random_length_errors
 from .ridge_fluctuations import RidgeFluctuations as RidgeFluctuations
 from .ridge_fluctuations import ridge_fluctuations as ridge_fluctuations
 from .sequence_budgets import SequenceWorth as SequenceWorth
