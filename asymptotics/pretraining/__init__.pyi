@@ -9,6 +9,8 @@ from .budgets import critical_budget as critical_budget
 from .error_derivations import derive_icl_error as derive_icl_error
 from .error_derivations import derive_idg_error as derive_idg_error
 from .error_limits import derive_error_limits as derive_error_limits
+from .exact_positions import ExactPositions as ExactPositions
+from .exact_positions import exact_position_errors as exact_position_errors
 from .finite_all_positions import PositionErrors as PositionErrors
 from .finite_all_positions import position_errors_at_size as position_errors_at_size
 from .finite_size import finite_size_errors as finite_size_errors
@@ -40,8 +42,6 @@ from .phase_margins import context_information as context_information
 from .phase_margins import context_slope as context_slope
 from .phase_margins import optimal_ridge as optimal_ridge
 from .phase_margins import ridge_slope as ridge_slope
-from .position_errors import PositionErrors as PositionErrors
-from .position_errors import position_errors as position_errors
 from .predictions import predict as predict
 from .random_lengths import RandomLengthErrors as RandomLengthErrors
 from .random_lengths import random_length_errors as random_length_errors

@@ -66,14 +66,7 @@ def predicted_random_length_errors(
     ValueError
         If it has parts that are not known here.
     """
-    check_loss(run, RandomLength)
-    check_training(run, Ridge)
-    for problem in (run.problem, run.tests.problem):
-        check_problem(problem, *KNOWN)
-        check_choice("task_law", problem.task_law, ("sphere",))
-    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
-        if gates is not None:
-            raise ValueError(f"{name} must be None for RandomLength: errors with them are unknown")
+    check_lengths(run, RandomLength)
     if run.balanced:
         raise ValueError("balanced must be False for RandomLength: every prompt draws its task")
     errors = _errors(run)
@@ -93,11 +86,36 @@ def predicted_random_length_errors(
     return Prediction(NAMES, (errors * factors)[None, :], (doubt + LOSS / run.dim)[None, :])
 
 
+def check_lengths(run: Experiment, loss: type) -> None:
+    """Check that a run is predicted here, with a loss of several context lengths of this kind.
+
+    Raises
+    ------
+    ValueError
+        If it has parts that are not known here.
+    """
+    check_loss(run, loss)
+    check_training(run, Ridge)
+    for problem in (run.problem, run.tests.problem):
+        check_problem(problem, *KNOWN)
+        check_choice("task_law", problem.task_law, ("sphere",))
+    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
+        if gates is not None:
+            raise ValueError(f"{name} must be None for {loss.__name__}: they are of one length")
+
+
+def length_factors(run: Experiment, lengths: ArrayLike) -> np.ndarray:
+    """Factors of the summaries of contexts of these lengths; those of means over pairs are 1."""
+    if run.model.normalization == "length":
+        return np.asarray(lengths) / run.problem.context
+    return np.ones(np.shape(lengths))
+
+
 def _of_one_length(run: Experiment) -> Experiment:
     """A run of one length whose features have the same noise, in units in which its p is 1."""
     lengths = run.loss.positions(run.problem.context)
     shares = run.loss.shares(run.problem.context)
-    squares = (lengths / _divisors(run, lengths)) ** 2
+    squares = length_factors(run, lengths) ** 2
     mean_square = float(shares @ squares)
     length = max(1, round(mean_square / float(shares @ (squares / lengths))))
     return run.with_(
@@ -107,12 +125,6 @@ def _of_one_length(run: Experiment) -> Experiment:
         training=Ridge(run.ridge / mean_square),
         test=Test(run.tests.problem),
     )
-
-
-def _divisors(run: Experiment, lengths: ArrayLike) -> np.ndarray:
-    """Numbers that the sums over contexts of these lengths are divided by."""
-    fixed = run.model.normalization == "length"
-    return np.where(fixed, run.problem.context, lengths)
 
 
 def _errors(run: Experiment) -> np.ndarray:
@@ -127,7 +139,7 @@ def _tested(run: Experiment, solution: Solution, problem: Problem) -> tuple[floa
     """Errors on the contexts of a problem."""
     length = problem.context
     rho = float(problem.noise_variance)
-    factor = length / float(_divisors(run, length))
+    factor = float(length_factors(run, length))
     icl, idg, *_ = solution.errors(factor, ((1 + rho) * run.dim + 1) / length)
     # The noise of the label itself may be another than in training.
     change = rho - float(run.problem.noise_variance)
@@ -163,7 +175,7 @@ def mixture_of(run: Experiment) -> Mixture:
         ridge=float(run.ridge),
         per_task=dim / tasks,
         shares=run.loss.shares(run.problem.context),
-        factors=lengths / _divisors(run, lengths),
+        factors=length_factors(run, lengths),
         noise=((1 + rho) * dim + 1) / lengths,
         task_shares=task_shares,
         whole=(others + 1) * dim / run.prompts,

@@ -329,5 +329,4 @@ def test_rooms_that_know_one_loss_refuse_others_by_name():
     value_error(
         "loss must be LastPosition here", iclimit.pretraining.simulate_one_pass, short, rng=0
     )
-    value_error("loss must be LastPosition here", predict, short)
-    value_error("loss must be LastPosition here", predict, run.with_(training=Flow(1.0)))
+    value_error("training must be Ridge here", predict, short)

@@ -19,9 +19,9 @@ from iclimit import (
     sample,
 )
 from iclimit.pretraining import (
+    exact_position_errors,
     icl_error,
     idg_error,
-    position_errors,
     random_length_errors,
     simulate_positions,
 )
@@ -92,10 +92,10 @@ def test_wrong_arguments_are_named():
     value_error("probabilities must be numbers >= 0", random_length_errors, **point, **chances)
     value_error("tau must be", random_length_errors, **(point | {"tau": -1}), alphas=[1])
     sizes = {"dim": 4, "context": 6, "rho": 0.1}
-    value_error("first must be at most the context", position_errors, **sizes, first=7)
-    value_error("weights must be one number for each", position_errors, **sizes, weights=[1])
-    value_error("tasks must be inf or an array", position_errors, **sizes, tasks=3)
-    value_error("normalization must be", position_errors, **sizes, normalization="sum")
+    value_error("first must be at most the context", exact_position_errors, **sizes, first=7)
+    value_error("weights must be one number for each", exact_position_errors, **sizes, weights=[1])
+    value_error("tasks must be inf or an array", exact_position_errors, **sizes, tasks=3)
+    value_error("normalization must be", exact_position_errors, **sizes, normalization="sum")
     type_error("run must be an Experiment", predict, 3)
 
 
@@ -128,7 +128,7 @@ POSITIONS = [
 @pytest.mark.parametrize(("setting", "whole", "places"), POSITIONS)
 def test_stored_positions(setting, whole, places):
     dim, context, rho, normalization = setting
-    errors = position_errors(dim=dim, context=context, rho=rho, normalization=normalization)
+    errors = exact_position_errors(dim=dim, context=context, rho=rho, normalization=normalization)
     found = (errors.rate, errors.effective_context, errors.icl.mean(), errors.best.mean())
     np.testing.assert_allclose(found, whole, rtol=1e-5)
     for place, known in places.items():
@@ -139,7 +139,7 @@ def test_stored_positions(setting, whole, places):
 
 def test_the_rate_is_best_at_the_effective_context():
     """With a whole effective context the error there is the best one."""
-    errors = position_errors(dim=6, context=40, rho=0.3, normalization="length")
+    errors = exact_position_errors(dim=6, context=40, rho=0.3, normalization="length")
     assert errors.effective_context == pytest.approx(27)
     assert errors.icl[26] == pytest.approx(errors.best[26], rel=1e-12)
     assert np.all(errors.icl >= errors.best * (1 - 1e-12))
@@ -152,7 +152,7 @@ def test_few_tasks_with_infinite_data_are_those_of_long_training():
     tasks = rng.normal(size=(6, 8))
     tasks *= math.sqrt(8) / np.linalg.norm(tasks, axis=1, keepdims=True)
     setting = {"dim": 8, "context": 16, "first": 4, "rho": 0.2, "ridge": 0.05}
-    errors = position_errors(**setting, tasks=tasks)
+    errors = exact_position_errors(**setting, tasks=tasks)
     law = Problem(8, 16, tasks=tasks, noise_variance=0.2, task_law="sphere")
     loss = AllPositions(first=4)
     run = Experiment(law, prompts=2000, loss=loss, training=Ridge(0.05))
@@ -169,7 +169,7 @@ def test_infinite_prompts_of_random_length_are_infinite_sequences():
     """The limit of positions at large d; the deviation falls as 1/d."""
     dim = 100
     positions = np.arange(dim // 2, 2 * dim + 1)
-    at_size = position_errors(dim=dim, context=2 * dim, rho=0.1, first=dim // 2)
+    at_size = exact_position_errors(dim=dim, context=2 * dim, rho=0.1, first=dim // 2)
     limit = random_length_errors(
         tau=math.inf,
         kappa=math.inf,
@@ -223,3 +223,43 @@ def test_tests_of_other_lengths_and_noise():
     with pytest.raises(ValueError, match="training must be Ridge here"):
         predict(run.with_(training=Flow(1.0)))
     assert math.isinf(predict(run.with_(prompts=16 * 17, training=Ridge(0))).icl.mean)
+
+
+# Runs (first position, sequences, tasks, ridge, normalization, balanced) at d = 12, L = 24.
+SEQUENCES = [
+    (6, 48, 6, 0.1, "mean", True),
+    (6, 48, 6, 0.1, "mean", False),
+    (1, 48, math.inf, 0.3, "length", False),
+]
+
+
+@pytest.mark.parametrize("setting", SEQUENCES)
+def test_runs_of_sequences_are_within_the_stated_doubt(setting):
+    first, count, tasks, ridge, normalization, balanced = setting
+    law = Problem(12, 24, tasks=tasks, noise_variance=0.1, task_law="sphere")
+    run = Experiment(
+        law,
+        prompts=count,
+        balanced=balanced,
+        loss=AllPositions(first),
+        training=Ridge(ridge),
+        model=Reduced(normalization=normalization),
+    )
+    longer = Test(law.with_fresh_tasks(context=40, noise_variance=0.3))
+    for tested in (run, run.with_(test=longer)):
+        prediction = predict(tested)
+        simulated = sample(tested, rng=1, repeats=40)
+        for place, name in enumerate(("icl", "idg")):
+            ratio = simulated[name].mean / prediction[name].mean
+            error = simulated[name].standard_error / prediction[name].mean
+            assert abs(ratio - 1) < prediction.doubt[0, place] + 2.5 * error
+
+
+def test_sequences_that_are_not_predicted_are_refused_by_name():
+    law = Problem(12, 24, noise_variance=0.1, task_law="sphere")
+    run = Experiment(law, prompts=48, loss=AllPositions(), training=Ridge(0.1))
+    value_error("spread must be False for AllPositions", predict, run, spread=True)
+    value_error("training must be Ridge here", predict, run.with_(training=Flow(1.0)))
+    weighted = run.with_(loss=AllPositions(23, (1, 2)))
+    value_error("weights of AllPositions must be None", predict, weighted)
+    value_error("ridge must be", predict, run.with_(training=Ridge(0.0)))

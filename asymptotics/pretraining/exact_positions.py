@@ -60,7 +60,7 @@ from iclimit.results import Result
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PositionErrors(Result):
+class ExactPositions(Result):
     r"""Errors of a model at the positions of its training.
 
     Attributes
@@ -94,7 +94,7 @@ class PositionErrors(Result):
         return float(np.trace(self.gamma[:, :dim])) / dim
 
 
-def position_errors(
+def exact_position_errors(
     *,
     dim: int,
     context: int,
@@ -104,7 +104,7 @@ def position_errors(
     normalization: str = "mean",
     ridge: float = 0.0,
     tasks: float | ArrayLike = math.inf,
-) -> PositionErrors:
+) -> ExactPositions:
     """Exact errors by position of linear attention that is trained at all positions, n = inf.
 
     Parameters
@@ -129,7 +129,7 @@ def position_errors(
 
     Returns
     -------
-    PositionErrors
+    ExactPositions
         Errors by position, the best ones, the learned matrix and its effective context.
 
     Raises
@@ -139,13 +139,13 @@ def position_errors(
 
     References
     ----------
-    Derived here: module `iclimit.asymptotics.pretraining.position_errors`.  Training on all
+    Derived here: module `iclimit.asymptotics.pretraining.exact_position_errors`.  Training on all
     positions: Garg, Tsipras, Liang, Valiant, arXiv:2208.01066.
 
     Examples
     --------
-    >>> from iclimit.asymptotics.pretraining import position_errors
-    >>> errors = position_errors(dim=20, context=40, rho=0.0)
+    >>> from iclimit.asymptotics.pretraining import exact_position_errors
+    >>> errors = exact_position_errors(dim=20, context=40, rho=0.0)
     >>> round(errors.rate, 6), round(errors.effective_context, 4)
     (0.308049, 9.349)
     >>> errors.icl[[9, 39]].round(6), errors.best[[9, 39]].round(6)
@@ -167,7 +167,7 @@ def position_errors(
     icl = _errors(gamma, fresh, positions, factors, rho)
     own = icl if task_set is None else _errors(gamma, trained, positions, factors, rho)
     squares = shares * factors**2
-    return PositionErrors(
+    return ExactPositions(
         positions=positions,
         icl=icl,
         idg=own,
