@@ -8,7 +8,6 @@ from iclimit.asymptotics.pretraining.finite_all_positions import predicted_posit
 from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
 from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_errors
 from iclimit.asymptotics.pretraining.finite_random_lengths import predicted_random_length_errors
-from iclimit.asymptotics.pretraining.finite_sequences import predicted_sequence_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
@@ -79,10 +78,6 @@ def predict(
         if spread:
             raise ValueError("spread must be False for RandomLength: its scatter is not predicted")
         return predicted_random_length_errors(run, rng=rng, draws=draws)
-    if isinstance(run, Experiment) and isinstance(run.loss, AllPositions):
-        if spread:
-            raise ValueError("spread must be False for AllPositions: its scatter is not predicted")
-        return predicted_sequence_errors(run)
     if isinstance(run, Experiment) and isinstance(run.training, Flow | Descent):
         if spread:
             kind = type(run.training).__name__
