@@ -20,6 +20,7 @@ from .asymptotics.gdpp import optimal_gdpp as optimal_gdpp
 from .asymptotics.pretraining import JointSpectrum as JointSpectrum
 from .asymptotics.pretraining import bayes_error as bayes_error
 from .asymptotics.pretraining import dmmse_errors as dmmse_errors
+from .asymptotics.pretraining import effective_labels as effective_labels
 from .asymptotics.pretraining import errors_of_gamma as errors_of_gamma
 from .asymptotics.pretraining import finite_size_errors as finite_size_errors
 from .asymptotics.pretraining import icl_error as icl_error

@@ -28,6 +28,7 @@ from iclimit.checks import (
     parse_covariance,
     parse_gates,
 )
+from iclimit.links import parse_link
 from iclimit.losses import LAST_POSITION, AllPositions, LastPosition, Loss, RandomLength
 from iclimit.notation import explaining, ratios_of, sizes_of
 from iclimit.problem import Problem
@@ -437,12 +438,13 @@ class Experiment:
         return replace(test, gates=gates)
 
     @property
-    def limit(self) -> dict[str, float]:
+    def limit(self) -> dict[str, Any]:
         """Parameters of the limit that are defined, as keywords of the theory, with tests."""
         sizes: dict[str, float] = {"prompts": self.prompts, "context": self.problem.context}
         sizes["tasks"] = self.problem.task_count
         problem = self.tests.problem
         found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
+        found |= self.problem.labels
         training = self.training
         if isinstance(training, Descent):
             training = Flow(training.time(self.dim), training.ridge, training.start_variance)
@@ -609,7 +611,7 @@ class Point:
         Short for ``training=Flow(time, ridge, start_variance)``.
     start_variance : float >= 0
         Of a flow.
-    task_law, input_law, drift, correlation, correlated_query
+    task_law, input_law, drift, correlation, correlated_query, link, flips
         As in `Problem`; tasks are on the sphere.
     test_alpha, test_rho : float, optional
         Those of the test prompts; as in training by default.
@@ -636,12 +638,16 @@ class Point:
     drift: Any = 0.0
     correlation: Any = 0.0
     correlated_query: bool = False
+    link: Any = "identity"
+    flips: Any = 0.0
     test_alpha: Any = None
     test_rho: Any = None
     time: Any = None
     start_variance: Any = 0.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.link, tuple):  # a link in two parts is no sweep
+            object.__setattr__(self, "link", parse_link(self.link))
         swept = [part.name for part in fields(self) if isinstance(getattr(self, part.name), tuple)]
         if len(swept) > 1:
             raise ValueError(f"a Point has at most one tuple, got {' and '.join(swept)}")
@@ -661,6 +667,11 @@ class Point:
     def limit(self) -> dict[str, Any]:
         """Keywords of the theory in the limit; a swept parameter is an array."""
         numbers = given({name: getattr(self, name) for name in _LIMIT})
+        numbers |= {
+            name: getattr(self, name)
+            for name in ("link", "flips")
+            if getattr(self, name) != getattr(Point, name)
+        }
         if self.time is not None:
             numbers |= {name: getattr(self, name) for name in ("time", "start_variance")}
         return {
@@ -688,8 +699,8 @@ Point.__init__ = explaining(Point.__init__)  # type: ignore[method-assign]
 
 # Parameters of a point that are those of the limit, those whose range is checked, and laws.
 _LIMIT = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
-_RATIOS = (*_LIMIT, "drift", "time", "start_variance")
-_LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query")
+_RATIOS = (*_LIMIT, "drift", "flips", "time", "start_variance")
+_LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query", "link", "flips")
 
 # Kinds of the parts of an experiment.
 _KINDS: dict[str, Any] = {
@@ -827,4 +838,6 @@ def _test(stated: Mapping[str, Any], problem: Problem) -> Test | None:
 
 def _differs(value: object, usual: object) -> bool:
     """Whether a value is another one than usual, of arrays entry by entry."""
+    if callable(value) or callable(usual):  # functions as links, which no statement can hold
+        return value is not usual
     return canonical(value) != canonical(usual)

@@ -34,6 +34,7 @@ from iclimit.checks import (
     parse_kernel,
     parse_tasks,
 )
+from iclimit.links import LinkLike, stored_link
 from iclimit.notation import explaining, ratios_of
 from iclimit.units import Convention, get_convention
 
@@ -42,6 +43,9 @@ from iclimit.units import Convention, get_convention
 COORDINATE_VARIANCE = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}
 
 TASK_LAWS = ("sphere", "gaussian")
+
+# Link and flips of linear labels.
+_LINEAR = {"link": "identity", "flips": 0.0}
 
 # Largest noise level: its square and sums of such squares are finite.
 LARGEST_LEVEL = 1e100
@@ -169,6 +173,12 @@ class Problem:
         them 1, and 0 beyond those given.
     correlated_query : bool
         Whether the query continues the sequence; otherwise it is independent of the pairs.
+    link : str, (str, number), (number, number) or callable
+        Function g of the labels :math:`g(z) + \epsilon` with :math:`z = \langle w, x\rangle` of
+        variance 1, as in `iclimit.effective_labels`; the noise variance is then that of
+        :math:`\epsilon`.  In other units z and the labels are over the unit of the labels.
+    flips : float in [0, 1]
+        Probability that a label, in the context or of the query, has the other sign.
 
     Raises
     ------
@@ -183,6 +193,11 @@ class Problem:
     {'alpha': 1.0, 'kappa': 0.5, 'rho': 0.01}
     >>> round(float(iclimit.icl_error(tau=2, **problem.limit, ridge=0.1)), 4)
     1.0714
+    >>> classes = iclimit.Problem(dim=20, context=40, tasks=40, link="sign")
+    >>> classes.limit
+    {'alpha': 2.0, 'kappa': 2.0, 'rho': 0.0, 'link': 'sign'}
+    >>> round(float(iclimit.icl_error(tau=2, **classes.limit, ridge=0.05)), 4)
+    1.1933
     """
 
     dim: int
@@ -203,16 +218,19 @@ class Problem:
     drift: float = 0.0
     correlation: Any = 0.0
     correlated_query: bool = False
+    link: LinkLike = "identity"
+    flips: float = 0.0
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
-        numbers += ["drift"]
+        numbers += ["drift", "flips"]
         if self.scale is not None:
             numbers.append("scale")
         check_arguments(**{name: getattr(self, name) for name in numbers})
         check_flag("correlated_query", self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
+        self._set("link", stored_link(self.link))
         self._parse_correlation()
         count, given = parse_tasks(self.tasks, self.dim)
         self._set("tasks", count if given is None else given)
@@ -345,10 +363,21 @@ class Problem:
         )
 
     @property
-    def limit(self) -> dict[str, float]:
+    def limit(self) -> dict[str, Any]:
         """Parameters of the limit that are defined, as keywords of the theory."""
         ratios = ratios_of(self.dim, {"context": self.context, "tasks": self.task_count})
-        return ratios | {"rho": self.mean_noise_variance / self.label_unit}
+        return ratios | {"rho": self.mean_noise_variance / self.label_unit} | self.labels
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Link and flips as keywords of the theory; nothing for linear labels."""
+        stated = {"link": self.link, "flips": self.flips}
+        return {name: stated[name] for name in stated if stated[name] != _LINEAR[name]}
+
+    @property
+    def has_linear_labels(self) -> bool:
+        """Whether labels without noise are linear in the inputs."""
+        return not self.labels
 
     @property
     def task_set(self) -> np.ndarray | None:
@@ -418,7 +447,14 @@ class Problem:
 
     @property
     def label_square(self) -> float:
-        """Mean square of a label: the loss of predicting zero."""
+        """Mean square of a label: the loss of predicting zero.
+
+        Raises
+        ------
+        ValueError
+            If labels are not linear.
+        """
+        check_linear(self)
         inputs = self.covariance_of_inputs
         square = self.fresh_fraction * float(np.sum(inputs * self.covariance_of_tasks))
         if self.shared_task is not None:
@@ -456,6 +492,18 @@ def _units(convention: Convention, dim: int, context: int, input_law: str) -> di
     units = convention.units(dim=dim, context=context)
     variance = units.value("input_variance") / COORDINATE_VARIANCE[input_law]
     return {"scale": math.sqrt(variance), "task_variance": units.value("task_variance")}
+
+
+def check_linear(problem: Problem) -> None:
+    """Check that labels without noise are linear in the inputs.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    for name, value in problem.labels.items():
+        raise ValueError(f"problem must have {name} = {_LINEAR[name]} here, got {value!r}")
 
 
 def check_problem(problem: Problem, *settings: str) -> None:

@@ -85,10 +85,12 @@ def to_host(value: Array) -> np.ndarray:
 
 
 def concatenate_fields(parts: Iterable[Fields]) -> Fields:
-    """One dataclass of arrays with the concatenated fields of several."""
+    """One dataclass of arrays with the concatenated fields of several; None stays None."""
     several = list(parts)
     columns = zip(*(vars(part).values() for part in several), strict=True)
-    return type(several[0])(*map(np.concatenate, columns))
+    return type(several[0])(
+        *(None if column[0] is None else np.concatenate(column) for column in columns)
+    )
 
 
 def softmax(scores: Array, factor: float = 1.0) -> Array:

@@ -67,7 +67,11 @@ def test_synonyms_are_other_names():
 
 def test_unknown_arguments_are_answered_with_what_was_meant():
     for function, name, message in (
-        (iclimit.icl_error, "kapa", "icl_error takes tau, alpha, kappa, rho, ridge, got 'kapa'; "),
+        (
+            iclimit.icl_error,
+            "kapa",
+            "icl_error takes tau, alpha, kappa, rho, ridge, link, flips, got 'kapa'; ",
+        ),
         (iclimit.icl_error, "kapa", "'kapa'; did you mean kappa?"),
         (iclimit.icl_error, "l", "'l'; did you mean alpha (context length over dimension)?"),
         (iclimit.simulate_errors, "l", "'l'; did you mean context (context length)?"),

@@ -29,6 +29,7 @@ from .icl import icl_error as icl_error
 from .icl import idg_error as idg_error
 from .icl import task_gap as task_gap
 from .joint_spectrum import JointSpectrum as JointSpectrum
+from .labels import effective_labels as effective_labels
 from .merged_training import MergedTraining as MergedTraining
 from .merged_training import merged_training_errors as merged_training_errors
 from .merged_training import plateau_end as plateau_end

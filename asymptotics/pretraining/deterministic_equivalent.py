@@ -103,6 +103,7 @@ from scipy.special import gammaincinv
 
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
+from iclimit.asymptotics.pretraining.linked_contexts import LinkedContexts
 from iclimit.asymptotics.pretraining.query_moments import QueryMoments
 from iclimit.asymptotics.pretraining.summary_moments import (
     TaskMoments,
@@ -203,7 +204,9 @@ def _equivalent(
 
     df2 = np.sum((feature * resolved) ** 2)
     factor = df2 / samples / np.sum(weight * u / (t + u)) ** 2
-    noise = np.sum(weight * u * (train.rho + misfit * query[:, None]) / (t + u) ** 2)
+    steady = train.rho * (1 - train.rest_slope)
+    varying = misfit + train.rho * train.rest_slope
+    noise = np.sum(weight * u * (steady + varying * query[:, None]) / (t + u) ** 2)
     inflation = factor * np.sum(weight * (u / (t + u)) ** 2)
     if inflation >= 1:  # no positive variance solves the equation
         return math.inf, math.inf
@@ -355,6 +358,9 @@ class SummaryLaw:
         Contexts in which the order of the pairs matters.
     innovations : ndarray (d, d), optional
         Covariance of what drift adds to the tasks; None for a multiple of the identity.
+    rest_slope : float
+        Slope of the variance of the noise in :math:`|x_q|^2`, relative to its mean: 0 for noise
+        of its own, other numbers for what is not linear in labels.
     """
 
     second: np.ndarray
@@ -363,13 +369,14 @@ class SummaryLaw:
     tasks: np.ndarray
     context: int
     rho: float
-    timed: TimedContexts | None = None
+    timed: TimedContexts | LinkedContexts | None = None
     innovations: np.ndarray | None = None
+    rest_slope: float = 0.0
 
     @cached_property
     def features(self) -> QueryMoments | None:
         """Moments of the features where the query is correlated with the context."""
-        if self.timed is None or not self.timed.correlated_query:
+        if not isinstance(self.timed, TimedContexts) or not self.timed.correlated_query:
             return None
         return QueryMoments(self.timed, self.second, self.cross)
 
@@ -398,7 +405,7 @@ def task_set_law(
     tasks: np.ndarray,
     context: int,
     rho: float,
-    timed: TimedContexts | None = None,
+    timed: TimedContexts | LinkedContexts | None = None,
     innovations: np.ndarray | None = None,
 ) -> SummaryLaw:
     """Law of the summary when the task is drawn from the rows of tasks, shape (k, d)."""
@@ -407,7 +414,11 @@ def task_set_law(
 
 
 def fresh_task_law(
-    d: int, context: int, rho: float, task_law: str, timed: TimedContexts | None = None
+    d: int,
+    context: int,
+    rho: float,
+    task_law: str,
+    timed: TimedContexts | LinkedContexts | None = None,
 ) -> SummaryLaw:
     """Law of the summary for tasks uniform on the sphere |w|^2 = d, or from N(0, I_d)."""
     # Two norms with the mean d and the variance 2 d of |w|^2.
@@ -422,7 +433,7 @@ def structured_task_law(
     context: int,
     rho: float,
     task_law: str,
-    timed: TimedContexts | None = None,
+    timed: TimedContexts | LinkedContexts | None = None,
     innovations: np.ndarray | None = None,
 ) -> SummaryLaw:
     """Law of the summary for tasks root w, with w of an isotropic law."""
@@ -437,7 +448,7 @@ def _law(
     tasks: np.ndarray,
     context: int,
     rho: float,
-    timed: TimedContexts | None = None,
+    timed: TimedContexts | LinkedContexts | None = None,
     innovations: np.ndarray | None = None,
 ) -> SummaryLaw:
     G, A = law_moments(moments, context, rho, timed, innovations)
@@ -448,7 +459,7 @@ def law_moments(
     moments: TaskMoments,
     context: int,
     rho: float,
-    timed: TimedContexts | None = None,
+    timed: TimedContexts | LinkedContexts | None = None,
     innovations: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments G and A of the summaries for moments of the tasks."""

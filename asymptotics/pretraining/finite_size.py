@@ -32,12 +32,14 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.drawn_features import query_correction
 from iclimit.asymptotics.pretraining.joint_spectrum import optional_covariance
+from iclimit.asymptotics.pretraining.linked_contexts import LinkedContexts
 from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, parse_array, parse_gates
 from iclimit.experiment import Experiment, Ridge, check_is_experiment, check_loss, check_training
+from iclimit.links import link_text, parse_link
 from iclimit.prediction import Prediction
 from iclimit.problem import Problem, check_problem
 from iclimit.statement import named_cell
@@ -71,6 +73,9 @@ LEAST_EIGENVALUE = 1e-9
 LEAST_INTERPOLATED = 2
 
 
+# Relative error of the change by what is not linear in labels.
+LINKED_LOSS = 0.3
+
 # Names of the errors.
 NAMES = ("icl", "idg")
 
@@ -84,6 +89,8 @@ KNOWN = (
     "drift",
     "correlation",
     "correlated_query",
+    "link",
+    "flips",
 )
 
 
@@ -319,7 +326,7 @@ def predicted_errors(
             ridge=ridge,
             fresh=not sets,
             isotropic=run.isotropic,
-            timed=run.timed,
+            timed=run.contexts,
             innovations=law.innovations,
         )
         with undefined_in_float64():
@@ -355,7 +362,26 @@ def predicted_errors(
         )
         errors = errors * factors
         uncertainty += doubt
+    if run.linked:
+        by_rest, doubt = _change_by_rest(run, prompts)
+        errors = errors * by_rest * run.linked.labels.slope**2
+        uncertainty += doubt
     return Prediction(NAMES, errors, np.full((1, 2), uncertainty))
+
+
+def _change_by_rest(run: Run, prompts: int) -> tuple[np.ndarray, float]:
+    """Factors of the errors as what is not linear in labels varies with the query, and doubt."""
+    assert run.linked is not None
+    slope = run.linked.labels.rest_slope
+    own = [replace(law, rest_slope=slope) for law in run.laws]
+    pairs = [
+        [equivalent_errors(law, run.test, prompts, run.ridge, run.inputs) for law in laws]
+        for laws in (own, run.laws)
+    ]
+    with np.errstate(invalid="ignore"):
+        factors = np.mean(pairs[0], axis=0) / np.mean(pairs[1], axis=0)
+    factors = np.where(np.isfinite(factors), factors, 1.0)
+    return factors, LINKED_LOSS * float(np.max(np.abs(factors - 1)))
 
 
 @dataclass(frozen=True)
@@ -378,6 +404,9 @@ class Run:
         Whether fresh tasks of training and of tests, whitened, are of an isotropic law.
     counted : int
         Number of pairs of a training context whose gates are not zero.
+    linked : LinkedContexts, optional
+        Training contexts of labels that are not linear; rho, ridge and errors are then those of
+        labels over their linear part.
     """
 
     sets: list[np.ndarray]
@@ -393,6 +422,12 @@ class Run:
     rho: float
     ridge: float
     generator: np.random.Generator
+    linked: LinkedContexts | None = None
+
+    @property
+    def contexts(self) -> TimedContexts | LinkedContexts | None:
+        """Training contexts that are not of independent pairs with linear labels."""
+        return self.linked or self.timed
 
 
 def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
@@ -408,6 +443,8 @@ def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
     check_known(experiment)
     check_integers(draws=draws)
     problem = experiment.problem
+    if not (problem.has_linear_labels and experiment.tests.problem.has_linear_labels):
+        return _read_linked(experiment, rng, draws)
     tests = experiment.tests
     dim = problem.dim
     rho = float(problem.noise_variance)
@@ -450,6 +487,84 @@ def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
         ridge=ridge,
         generator=generator,
     )
+
+
+def _read_linked(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
+    """A run whose labels are not linear, over their linear part."""
+    problem = experiment.problem
+    tests = experiment.tests
+    _check_linked(experiment)
+    dim = problem.dim
+    linked = _linked(problem)
+    tested = _linked(tests.problem)
+    slope = linked.labels.slope
+    generator = np.random.default_rng(rng)
+    task_sets = _task_sets(problem.tasks, dim, "sphere", None, generator, draws)
+    sets = [
+        math.sqrt(dim) * tasks / np.linalg.norm(tasks, axis=1, keepdims=True)
+        for tasks in task_sets
+        if tasks is not None
+    ]
+    rho = linked.labels.square - 1
+    fresh = fresh_task_law(dim, problem.context, rho, "sphere", linked)
+    laws = [task_set_law(tasks, problem.context, rho, linked) for tasks in sets]
+    return Run(
+        sets=sets,
+        laws=laws or [fresh],
+        fresh=fresh,
+        test=fresh_task_law(
+            dim, tests.problem.context, tested.labels.square - 1, "sphere", tested
+        ),
+        timed=None,
+        isotropic=True,
+        test_isotropic=True,
+        counted=problem.context,
+        inputs=Inputs.of(None, dim),
+        input_covariance=None,
+        rho=rho,
+        ridge=float(experiment.ridge) / slope**2,
+        generator=generator,
+        linked=linked,
+    )
+
+
+def _linked(problem: Problem) -> LinkedContexts:
+    """Contexts of labels that are not linear."""
+    return LinkedContexts(
+        dim=problem.dim,
+        context=problem.context,
+        rho=float(problem.noise_variance),
+        link=parse_link(problem.link),
+        flips=float(problem.flips),
+    )
+
+
+def _check_linked(run: Experiment) -> None:
+    """Refuse what is not known for labels that are not linear."""
+    known = ("tasks", "noise_variance", "task_law", "link", "flips")
+    problem = run.problem
+    for law in (problem, run.tests.problem):
+        check_problem(law, *known)
+        # Labels of a sign do not depend on the norm of the task.
+        if law.task_law != "sphere" and law.link != "sign":
+            raise ValueError(
+                f"task_law must be sphere where link = {link_text(law.link)}, got {law.task_law!r}"
+            )
+        if law.task_set is not None and law.link != "sign":
+            squares = np.sum(law.task_set**2, axis=1)
+            if not np.allclose(squares, law.dim):
+                raise ValueError(
+                    f"tasks must have squared norm {law.dim} where link = {link_text(law.link)}, "
+                    f"got {squares}"
+                )
+        if law.labels != problem.labels:
+            raise ValueError(
+                f"test must have the link and flips of training, {problem.labels}, got "
+                f"{law.labels}"
+            )
+    for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
+        if gates is not None:
+            raise ValueError(f"{name} must be None for labels that are not linear")
 
 
 def check_known(run: Experiment) -> None:

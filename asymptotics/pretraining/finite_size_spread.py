@@ -77,6 +77,7 @@ from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed
 from iclimit.experiment import Experiment
+from iclimit.problem import check_linear
 from iclimit.prediction import Scatter
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
@@ -239,6 +240,7 @@ def predicted_spread(
     experiment: Experiment, *, rng: Seed | None = None, draws: int = 100
 ) -> Scatter:
     """Scatter of the errors of a run; arguments as of `finite_size_spread`."""
+    check_linear(experiment.problem)
     run = read_run(experiment, rng, draws)
     dim = experiment.dim
     prompts = experiment.prompts
@@ -431,6 +433,8 @@ def paired_covariance(
     ndarray (tests, tests)
     """
     stated = [Experiment.of(**setting, **test) for test in tests]
+    for experiment in stated:
+        check_linear(experiment.problem)
     runs = [read_run(experiment, rng, draws) for experiment in stated]
     first = runs[0]
     prompts = stated[0].prompts

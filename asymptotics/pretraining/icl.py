@@ -80,12 +80,21 @@ from iclimit.asymptotics.numbers import (
     namespace,
     numpy_namespace,
 )
+from iclimit.asymptotics.pretraining.labels import effective_labels
 from iclimit.asymptotics.searches import find_root
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+from iclimit.links import Link, LinkLike, parse_link
 
 
 def icl_error(
-    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    link: LinkLike = "identity",
+    flips: Number = 0.0,
 ) -> Value:
     r"""Asymptotic error on fresh tasks (ICL error) of linear attention.
 
@@ -103,6 +112,11 @@ def icl_error(
     ridge : number or array, 0 <= ridge < inf
         Ridge :math:`\lambda` of the penalty :math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`.  At 0
         the predictor of least norm.
+    link : str, (str, number), (number, number) or callable
+        Function g of the labels :math:`g(z) + \epsilon`, where :math:`z = \langle w, x\rangle`
+        has variance 1, as in `effective_labels`; rho is then the variance of :math:`\epsilon`.
+    flips : number or array in [0, 1]
+        Probability that a label, in the context or of the query, has the other sign.
 
     Returns
     -------
@@ -144,12 +158,27 @@ def icl_error(
     1.8464
     >>> icl_error(tau=[0.5, 1.0, 2.0], alpha=1.0, kappa=0.5, rho=0.1).round(3)
     array([1.483,   inf, 1.471])
+
+    Labels that are classes, one in ten of them wrong:
+
+    >>> classes = icl_error(tau=2, alpha=2, kappa=2, rho=0, ridge=0.05, link="sign", flips=0.1)
+    >>> round(float(classes), 4)
+    1.4355
     """
-    return both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[0]
+    return both_errors(
+        tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, link=link, flips=flips
+    )[0]
 
 
 def idg_error(
-    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    link: LinkLike = "identity",
+    flips: Number = 0.0,
 ) -> Value:
     """Asymptotic error on the pretraining tasks (IDG error) of linear attention.
 
@@ -177,11 +206,20 @@ def idg_error(
     >>> round(float(idg_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     1.0967
     """
-    return both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[1]
+    return both_errors(
+        tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, link=link, flips=flips
+    )[1]
 
 
 def task_gap(
-    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    link: LinkLike = "identity",
+    flips: Number = 0.0,
 ) -> Value:
     """Asymptotic ICL minus IDG error: what is lost on tasks not seen in pretraining.
 
@@ -203,7 +241,9 @@ def task_gap(
     >>> round(float(task_gap(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     0.7497
     """
-    icl, idg = both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
+    icl, idg = both_errors(
+        tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, link=link, flips=flips
+    )
     math_ = namespace({"icl": icl, "idg": idg})
     with math_.quiet():
         return math_.finish(
@@ -212,9 +252,20 @@ def task_gap(
 
 
 def both_errors(
-    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    link: LinkLike = "identity",
+    flips: Number = 0.0,
 ) -> tuple[Value, Value]:
     """ICL and IDG error, with the arguments of `icl_error`, at the cost of one."""
+    own = parse_link(link)
+    unflipped = isinstance(flips, (int, float)) and flips == 0
+    if not (own.is_identity and unflipped):
+        return _linked_errors(own, flips, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     math_, values = checked(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     errors = partial(_errors_of_block, math_)
     with math_.quiet():
@@ -222,6 +273,16 @@ def both_errors(
             errors, values.tau, values.alpha, values.kappa, values.rho, values.ridge, results=2
         )
     return math_.finish(icl), math_.finish(idg)
+
+
+def _linked_errors(link: Link, flips: Number, **point: Number) -> tuple[Value, Value]:
+    """Both errors for labels that are not linear, from those of linear ones (module `labels`)."""
+    _, values = checked(flips=flips, **point)
+    labels = effective_labels(link, values.rho, flips=values.flips)
+    ridge = values.ridge * labels.ridge_factor
+    linear = {"tau": values.tau, "alpha": values.alpha, "kappa": values.kappa}
+    icl, idg = both_errors(**linear, rho=labels.rho, ridge=ridge)
+    return labels.factor * icl, labels.factor * idg
 
 
 def _errors_of_block(

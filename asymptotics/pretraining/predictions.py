@@ -70,6 +70,8 @@ def predict(
     0.32
     """
     check_flag("spread", spread)
+    if isinstance(run, Experiment) and spread and not run.problem.has_linear_labels:
+        raise ValueError("spread must be False for labels that are not linear")
     if isinstance(run, Experiment) and isinstance(run.loss, AllPositions):
         if spread:
             raise ValueError("spread must be False for AllPositions: its scatter is not predicted")

@@ -96,6 +96,9 @@ _SHORT = 16
 _SHORT_NODES = 24
 _TAIL = 1e-12
 
+# Relative variance of Q below which contexts count as being all alike.
+_LEAST_FLUCTUATION = 1e-12
+
 
 @lru_cache
 def label_norms(context: int) -> tuple[np.ndarray, np.ndarray]:
@@ -135,8 +138,8 @@ class TaskDraws:
         Whether every prompt has a task of its own.
     isotropic : bool
         Whether fresh tasks are of an isotropic law.
-    timed : TimedContexts, optional
-        Contexts in which the order of the pairs matters.
+    timed : TimedContexts or LinkedContexts, optional
+        Contexts in which the order of the pairs matters, or of labels that are not linear.
     innovations : ndarray (d, d), optional
         Covariance of what drift adds to the tasks; None for a multiple of the identity.
     spread : float
@@ -151,7 +154,7 @@ class TaskDraws:
     ridge: float
     fresh: bool = False
     isotropic: bool = True
-    timed: TimedContexts | None = None
+    timed: TimedContexts | LinkedContexts | None = None
     innovations: np.ndarray | None = None
     spread: float = 1.0
 
@@ -242,7 +245,7 @@ class TaskDraws:
         noise = self.nodes.noise[..., :1, :1]
         mean = np.tensordot(weight, noise, 1)
         square = np.tensordot(weight, noise**2, 1)
-        return float(np.squeeze(2 / (square / mean**2 - 1)))
+        return float(2 / max(float(np.squeeze(square / mean**2 - 1)), _LEAST_FLUCTUATION))
 
     @property
     def drifted_spread(self) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
 from iclimit.experiment import SGD, Descent, Experiment, Flow, check_is_experiment
+from iclimit.links import link_text
 from iclimit.losses import LastPosition
 from iclimit.problem import check_problem
 from iclimit.samples import Samples
@@ -34,7 +35,7 @@ from iclimit.simulate.pretraining.sequences import (
 )
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_task_set
-from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.simulate.prompts.summaries import SummaryLaw, is_timed
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_for
 
@@ -55,6 +56,8 @@ _KNOWN = (
     "drift",
     "correlation",
     "correlated_query",
+    "link",
+    "flips",
 )
 
 # Test prompts per error where it is not exact.
@@ -419,13 +422,19 @@ def _of_training(
 
 def _chosen_sampler(run: Experiment, sampler: str) -> str:
     """The sampler that is taken: of summaries where their law is known."""
-    drifts = run.problem.drift or run.tests.problem.drift
-    known = run.problem.input_law == "gaussian" and not drifts
+    known = run.problem.input_law == "gaussian" and not _needs_tokens(run)
     if sampler == "summaries" and not known:
         raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
     if sampler == "auto":
         return "summaries" if known else "tokens"
     return sampler
+
+
+def _needs_tokens(run: Experiment) -> bool:
+    """Whether the law of summaries is not known: with drift, or links where pairs are ordered."""
+    laws = ((run.problem, run.model.gates), (run.tests.problem, run.tests.gates))
+    linked = (not law.has_linear_labels and is_timed(law, gates) for law, gates in laws)
+    return any(law.drift for law, _ in laws) or any(linked)
 
 
 def _parameters(run: Experiment) -> dict[str, Any]:
@@ -435,6 +444,8 @@ def _parameters(run: Experiment) -> dict[str, Any]:
     stated["ridge"] = run.ridge
     stated["tasks"] = run.problem.task_count
     stated["task_law"] = run.problem.task_law
+    for name in stated.keys() & {"link", "test_link"}:
+        stated[name] = link_text(stated[name])
     for name, value in stated.items():
         if np.ndim(value):
             stated[name] = fingerprint(np.asarray(value))

@@ -2,8 +2,8 @@ r"""Prompts of a `iclimit.Problem`, token by token: tasks, inputs, noisy labels.
 
 This is the one place where :math:`y = \langle w, x\rangle + \epsilon` is drawn, the reference that
 every faster path is tested against.  Of a prompt come, in this order, its noise level (if it has a
-law), its task, its inputs, what changes its task (if it drifts) and its noise (if there is any):
-part of what a seed means.
+law), its task, its inputs, what changes its task (if it drifts), flips of its labels and its noise
+(if there are any): part of what a seed means.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from iclimit.simulate.arrays import (
     seed_sequence,
 )
 from iclimit.simulate.prompts.covariances import covariance_root, kernel_root, times_root
+from iclimit.simulate.prompts.links import flipped_labels, linked_labels
 
 # Input numbers drawn from one seed (4 MiB): part of what a seed means.
 BLOCK_NUMBERS = 2**19
@@ -50,6 +51,8 @@ class Prompts:
         Task vectors, those of the queries where tasks drift.
     noise_variance : array (n,), optional
         Variances of the label noise.
+    clean_label : array (n,), optional
+        Labels of the queries without noise and flips, where labels are not linear.
     """
 
     inputs: Array
@@ -58,10 +61,13 @@ class Prompts:
     query_label: Array = None
     tasks: Array = None
     noise_variance: Array = None
+    clean_label: Array = None
 
     @property
     def target(self) -> Array:
         """Labels of the queries without noise, (n,); as they are where no tasks are known."""
+        if self.clean_label is not None:
+            return self.clean_label
         if self.tasks is None:
             return self.query_label
         return array_namespace(self.query).vecdot(self.query, self.tasks)
@@ -201,10 +207,15 @@ def label_prompts(
         y = backend.xp.sum(x * _drifting_tasks(problem, backend, generator, tasks), axis=2)
     else:
         y = linear_labels(x, tasks)
+    clean = None
+    if not problem.has_linear_labels:
+        y = linked_labels(problem, y)
+        clean = y[:, -1]
+        y = flipped_labels(problem, generator, y)
     if problem.noise_law is not None or problem.noise_variance:
         deviation = array_namespace(x).sqrt(variance)
         y = y + deviation[:, None] * generator.standard_normal(y.shape)
-    return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance)
+    return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance, clean)
 
 
 def _drifting_tasks(

@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -37,6 +37,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.covariances import times_root
+from iclimit.simulate.prompts.links import LinkMoments, flipped_labels, link_moments, linked_labels
 from iclimit.simulate.prompts.query_errors import ContextMeans, correlated_query_error
 from iclimit.simulate.prompts.sampling import (
     context_summary,
@@ -63,18 +64,62 @@ def sample_summaries(
     """
     xp = backend.xp
     d = tasks.shape[1]
-    norm = xp.sqrt(xp.vecdot(tasks, tasks))
-    if chosen is not None:
-        norm = xp.take(norm, chosen)
-    n = norm.shape[0]
+    norm = _norms(tasks, chosen)
     signal = norm / math.sqrt(d)
     noise = math.sqrt(rho)
-    aa, ab, bb = _noise_sums(backend, generator, context, n)
+    aa, ab, bb = _noise_sums(backend, generator, context, norm.shape[0])
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
-    length = xp.where(norm > 0, norm, xp.ones_like(norm))  # a zero task has no direction
+    aligned = signal * aa + noise * ab
+    return _around(generator, tasks, context, _LabelSums(norm, aligned, label_square), chosen)
+
+
+def sample_linked_summaries(
+    problem: Problem,
+    backend: Backend,
+    generator: Generator,
+    tasks: Array,
+    *,
+    chosen: Array | None = None,
+) -> Array:
+    """Draw summaries as `sample_summaries`, for labels that are not linear, in O(d + context)."""
+    norm = _norms(tasks, chosen)
+    n = norm.shape[0]
+    signal = norm[:, None] / math.sqrt(tasks.shape[1])
+    a = generator.standard_normal((n, problem.context))
+    y = flipped_labels(problem, generator, linked_labels(problem, signal * a))
+    if problem.noise_variance:
+        y = y + math.sqrt(problem.noise_variance) * generator.standard_normal(y.shape)
+    xp = backend.xp
+    sums = _LabelSums(norm, xp.vecdot(y, a), xp.vecdot(y, y))
+    return _around(generator, tasks, problem.context, sums, chosen)
+
+
+def _norms(tasks: Array, chosen: Array | None) -> Array:
+    """Norms of the tasks of prompts."""
+    xp = array_namespace(tasks)
+    norm = xp.sqrt(xp.vecdot(tasks, tasks))
+    return norm if chosen is None else xp.take(norm, chosen)
+
+
+class _LabelSums(NamedTuple):
+    """Norms |w| of the tasks of prompts, and sums over contexts of y a and of y^2, each (n,)."""
+
+    norm: Array
+    aligned: Array
+    square: Array
+
+
+def _around(
+    generator: Generator, tasks: Array, context: int, sums: _LabelSums, chosen: Array | None
+) -> Array:
+    """Summaries (n, d + 1) given the sums over labels, with their Gaussian transverse part."""
+    xp = array_namespace(tasks)
+    d = tasks.shape[1]
+    n = sums.norm.shape[0]
+    length = xp.where(sums.norm > 0, sums.norm, xp.ones_like(sums.norm))  # zero has no direction
     scale = math.sqrt(d) / context
-    along = (scale * (signal * aa + noise * ab) / length)[:, None]
-    spread = (scale * xp.sqrt(label_square))[:, None]
+    along = (scale * sums.aligned / length)[:, None]
+    spread = (scale * xp.sqrt(sums.square))[:, None]
     inverse_square = length**-2
     summaries = xp.empty((n, d + 1))
     for rows in row_blocks(xp, n, 8 * d):
@@ -84,7 +129,7 @@ def sample_summaries(
         across *= spread[rows, :]
         across += (along[rows, :] - overlap * spread[rows, :]) * task
         summaries[rows, :d] = across
-        summaries[rows, d] = label_square[rows] / context
+        summaries[rows, d] = sums.square[rows] / context
     return summaries
 
 
@@ -215,6 +260,9 @@ def has_known_moments(problem: Problem, gates: Array | None) -> bool:
     known = unit_tasks or not is_timed(problem, gates)
     if problem.is_correlated and problem.correlated_query:
         known = unit_tasks and not problem.drift
+    if not problem.has_linear_labels:
+        # Jumps of a user's function may be anywhere.
+        known = unit_tasks and not is_timed(problem, gates) and not callable(problem.link)
     return problem.input_law == "gaussian" and known
 
 
@@ -310,6 +358,11 @@ class SummaryLaw:
         """Coefficients of moments where the order of the pairs matters."""
         return timed_moments(self.problem, None if self.gates is None else to_host(self.gates))
 
+    @cached_property
+    def label_moments(self) -> LinkMoments:
+        """Moments of labels that are not linear."""
+        return link_moments(self.problem)
+
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
         device = self.backend
@@ -317,6 +370,8 @@ class SummaryLaw:
         sizes = problem.context, problem.noise_variance
         if is_timed(problem, self.gates):
             return self._timed_moments(task_set)
+        if not problem.has_linear_labels:
+            return self._linked_moments(task_set)
         if task_set is not None:
             return task_set_moments(device, times_root(task_set, self.input_root), *sizes)
         root = task_root(problem, device)
@@ -325,6 +380,28 @@ class SummaryLaw:
         return fresh_task_moments(
             device, problem.dim, *sizes, problem.task_law, covariance=scatter
         )
+
+    def _linked_moments(self, task_set: Array | None) -> SummaryMoments:
+        """Moments for labels that are not linear, of tasks of squared norm d."""
+        xp = self.backend.xp
+        d = self.problem.dim
+        length = self.problem.context
+        own = self.label_moments
+        scatter = xp.eye(d)
+        side = xp.zeros(d)
+        if task_set is not None:
+            scatter = task_set.T @ task_set / task_set.shape[0]
+            side = xp.mean(task_set, axis=0)
+        second = xp.zeros((d + 1, d + 1))
+        along = own.slope**2 + (own.along - own.slope**2 - own.square) / length
+        second[:d, :d] = along * scatter + d / length * own.square * xp.eye(d)
+        mean = own.slope * own.square
+        border = (mean + (own.third - mean) / length) * side
+        second[d, :d] = border
+        second[:d, d] = border
+        second[d, d] = own.square**2 + (own.fourth - own.square**2) / length
+        cross = xp.concat([own.slope * scatter, own.square * side[None, :]], axis=0)
+        return SummaryMoments(second, own.slope * cross, own.square)
 
     def _timed_moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments where the order of the pairs matters, of tasks of squared norm d."""
@@ -357,7 +434,10 @@ class SummaryLaw:
         context = self.problem.context
         rho = self.problem.noise_variance
         seen = times_root(tasks, root)
-        summary = sample_summaries(device, generator, seen, context, rho, chosen=chosen)
+        if self.problem.has_linear_labels:
+            summary = sample_summaries(device, generator, seen, context, rho, chosen=chosen)
+        else:
+            summary = sample_linked_summaries(self.problem, device, generator, seen, chosen=chosen)
         n = summary.shape[0]
         x = generator.standard_normal((n, dim))
         y = xp.empty(n)
@@ -367,6 +447,9 @@ class SummaryLaw:
             if root is not None:
                 x[rows, :] = times_root(x[rows, :], root)
                 summary[rows, :dim] = times_root(summary[rows, :dim], root)
+        if not self.problem.has_linear_labels:
+            y = linked_labels(self.problem, y)
+            y = flipped_labels(self.problem, generator, y)
         y += math.sqrt(rho) * generator.standard_normal(n)
         return x, summary, y
 

@@ -1,0 +1,107 @@
+r"""Values of links: labels that are a function of the linear one, with flips.
+
+The theory has the moments of the same names (`iclimit.asymptotics.pretraining.labels`); those here,
+which exact test errors need, are sums over a fine grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.links import link_text, parse_link
+from iclimit.problem import Problem
+from iclimit.simulate.arrays import Array, Generator
+
+
+def _relu(xp: ModuleType, z: Array) -> Array:
+    return xp.where(z > 0, z, xp.zeros_like(z))
+
+
+# Links by name, as functions of a namespace and of an array.
+_VALUES: dict[str, Callable[[ModuleType, Array], Array]] = {
+    "identity": lambda xp, z: z,  # noqa: ARG005
+    "sign": lambda xp, z: xp.sign(z),
+    "relu": _relu,
+    "cube": lambda xp, z: z**3,  # noqa: ARG005
+    "tanh": lambda xp, z: xp.tanh(z),
+    "sin": lambda xp, z: xp.sin(z),
+}
+
+
+def link_values(link: Any, z: Array) -> Array:
+    """Values g(z) of a link.
+
+    Raises
+    ------
+    ValueError
+        If only moments of the link are known, or a function returns another shape.
+    """
+    own = parse_link(link)
+    if own.function is not None:
+        values = array_namespace(z).asarray(own.function(z), dtype=z.dtype)
+        if values.shape != z.shape:
+            raise ValueError(
+                f"link must return an array of the shape of its argument, {z.shape}, got "
+                f"{values.shape}"
+            )
+        return values
+    if own.moments is not None:
+        raise ValueError(
+            f"link must be a name or a function here, where labels are drawn, got {link_text(own)}"
+        )
+    return _VALUES[own.name](array_namespace(z), own.slope * z)
+
+
+# Grid of z for moments: with jumps at 0 only, which it holds, they are exact to 1e-8.
+_END = 12.0
+_POINTS = 200_001
+
+
+class LinkMoments(NamedTuple):
+    """Means over a label y and its z: z y, y^2, y^2 z^2, y^3 z and y^4."""
+
+    slope: float
+    square: float
+    along: float
+    third: float
+    fourth: float
+
+
+def link_moments(problem: Problem) -> LinkMoments:
+    """Moments of labels with noise and flips, in the units of the library."""
+    z = np.linspace(-_END, _END, _POINTS)
+    weight = np.exp(-(z**2) / 2)
+    weight /= np.sum(weight)
+    g = link_values(problem.link, z)
+    rho = problem.noise_variance
+    sign = 1 - 2 * problem.flips
+    square = weight @ g**2
+    return LinkMoments(
+        slope=sign * (weight @ (z * g)),
+        square=square + rho,
+        along=weight @ (z * g) ** 2 + rho,
+        third=sign * (weight @ (z * g**3) + 3 * rho * (weight @ (z * g))),
+        fourth=weight @ g**4 + 6 * rho * square + 3 * rho**2,
+    )
+
+
+def linked_labels(problem: Problem, linear: Array) -> Array:
+    """Labels without noise and flips, from linear ones in the units of the problem."""
+    if problem.has_linear_labels:
+        return linear
+    unit = math.sqrt(problem.label_unit)
+    return unit * link_values(problem.link, linear / unit)
+
+
+def flipped_labels(problem: Problem, generator: Generator, labels: Array) -> Array:
+    """The labels, of which some have the other sign."""
+    if not problem.flips:
+        return labels
+    xp = array_namespace(labels)
+    return xp.where(generator.random(labels.shape) < problem.flips, -labels, labels)
