@@ -155,7 +155,9 @@ def flow_errors(flow: Flowing) -> tuple[float, float]:
         kept = xi * (training.ridge == 0)
         return _integrated(flow, values, basis, xi, kept, np.ones(1), mirrored=False)
     branches = _contour(flow, values, share)
-    xi = np.concatenate([_followed(branch, training.ridge, values, share) for branch in branches])
+    xi = np.concatenate(
+        [followed_ridges(branch, training.ridge, values, share) for branch in branches]
+    )
     z = np.concatenate([branch.z for branch in branches])
     weights = np.concatenate([branch.weights for branch in branches])
     return _integrated(flow, values, basis, xi, xi * z / (z + training.ridge), weights)
@@ -194,7 +196,7 @@ def largest_eigenvalue(g: np.ndarray, share: float) -> float:
     return float(minimize_scalar(bound, bounds=_ABOVE, method="bounded").fun)
 
 
-def _followed(branch: Branch, ridge: float, g: np.ndarray, share: float) -> np.ndarray:
+def followed_ridges(branch: Branch, ridge: float, g: np.ndarray, share: float) -> np.ndarray:
     """Effective ridges along a part of a contour."""
     start = branch.start + ridge
     # Below the spectrum the effective ridge of a real ridge is found from it itself.

@@ -9,17 +9,21 @@ each step of rate :math:`\eta` on L, from a balanced start in a random direction
 .. math:: \sqrt d\,\dot v = \langle U, b - S v U\rangle, \qquad
    \sqrt d\,\dot U = v\,(b - S v U) .
 
-**Reduction.**  Let :math:`\omega = v^2/\sqrt d` and :math:`T = \int\omega\,ds`.  Then
-:math:`\Gamma = vU` follows :math:`\frac{d\Gamma}{dT} = b - S\Gamma
-+ \frac{\Gamma}{2\omega}\frac{d\omega}{dT}` and, but for the random start, which overlaps with b
-by :math:`O(1/d)`,
+**Reduction.**  Let :math:`\omega = v^2/\sqrt d`, which is :math:`\lVert\Gamma\rVert_F/\sqrt d` for
+:math:`\Gamma = vU`, and :math:`T = \int\omega\,ds`.  Then
+:math:`\frac{d\Gamma}{dT} = b - S\Gamma + \frac{\Gamma}{2\omega}\frac{d\omega}{dT}`, so that
 
-.. math:: \Gamma(T) = \sqrt{\omega(T)} \int_0^T \frac{e^{-(T - T')S}\,b}{\sqrt{\omega(T')}}\,dT',
-   \qquad \omega(T) = \omega_0 + \int_0^T\!\!\int_0^T
-   \frac{B(2T - T' - T'')}{\sqrt{\omega(T')\,\omega(T'')}}\, dT' dT''
+.. math:: \frac{\Gamma(T)}{\sqrt{\omega(T)}} = e^{-TS}\,\frac{\Gamma(0)}{\sqrt{\omega_0}}
+   + \int_0^T \frac{e^{-(T - T')S}\,b}{\sqrt{\omega(T')}}\,dT',
 
-with :math:`B(t) = \frac1d b^\top e^{-tS} b`: a scalar Volterra equation.  With the effective ridge
-:math:`\xi` at z its kernel has the transform
+whose norm squared is :math:`d\,\omega(T)`.  The random start overlaps with b by O(1/d) only, and
+
+.. math:: \omega(T) = \omega_0\, h(2T) + \int_0^T\!\!\int_0^T
+   \frac{B(2T - T' - T'')}{\sqrt{\omega(T')\,\omega(T'')}}\, dT' dT'', \qquad
+   h(t) = \tfrac1{d^2}\operatorname{tr} e^{-tS}, \quad B(t) = \tfrac1d b^\top e^{-tS} b,
+
+is a scalar Volterra equation.  With the effective ridge :math:`\xi` at z, the transform of h is
+:math:`\frac\xi z M`, and that of B
 
 .. math:: \beta(z) = \tfrac1d b^\top (S + z)^{-1} b
    = 1 + \rho - \frac z\xi\,\bigl(1 + \rho - A(\xi)\bigr), \qquad
@@ -40,11 +44,13 @@ so that it ends at :math:`s = \ln(2/w_0)/\sqrt{B(0)}`: few tasks and few prompts
 :math:`y_z(T) = \int_0^T e^{z(T - T')}\omega(T')^{-1/2}\,dT'` the double integral factorises:
 
 .. math:: \frac{dy_z}{ds} = \omega z\, y_z + \sqrt\omega, \qquad
-   \omega = \omega_0 + \frac1{2\pi i}\oint\beta(z)\,y_z^2\,dz, \qquad
-   \Gamma = \frac{\sqrt\omega}{2\pi i}\oint y_z\,\Gamma_z\,dz .
+   \omega = \frac1{2\pi i}\oint\Bigl(\omega_0\, e^{2zT}\,\frac\xi z M
+   + \beta(z)\,y_z^2\Bigr) dz, \qquad
+   \Gamma = \frac{\sqrt\omega}{2\pi i}\oint \Bigl(y_z\,\Gamma_z
+   + e^{zT} (S + z)^{-1}\,\frac{\Gamma(0)}{\sqrt{\omega_0}}\Bigr) dz .
 
 These are as many equations as the contour has nodes, and errors are double sums over the same
-nodes of the errors between two ridges.
+nodes of the errors between two ridges, with the start of variance :math:`\omega_0^2/d` an entry.
 
 .. page: pretraining/merged-training: How long is the plateau on few prompts?
 """
@@ -52,7 +58,8 @@ nodes of the errors between two ridges.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -236,96 +243,163 @@ def _at_times(
     """Fields of a `MergedTraining` at times of one setting, (fields, times)."""
     host = numpy_namespace({})
     q = float(context_noise(host, alpha, rho))
-    last = float(np.max(times))
     # The largest eigenvalue of S is at most that of R times that of a Wishart matrix.
     largest = (1 + tau**-0.5) ** 2 * (q + (1 + kappa**-0.5) ** 2)
-    longest = LONGEST * max(last, TINY) * max(1.0, init_scale**2)
-    for _ in range(MOST_GUESSES):
+
+    def learners(contour: Branch) -> Learners:
         at = Setting(*(np.array([number]) for number in (tau, kappa, rho, 0.0, 0.0, q)))
-        nodes = _Nodes(closed_contour(largest, longest), at)
-        states = nodes.followed(times, init_scale**2, longest)
+        return _learners(contour, at)
+
+    return trained_errors(learners, largest, times, init_scale)
+
+
+@dataclass(frozen=True)
+class Learners:
+    """Ridge regressions on a contour, of which merged attention is a mixture at all times.
+
+    Three errors are those of fresh tasks, of the pretraining tasks on new prompts, and on the
+    prompts of the training.
+
+    Attributes
+    ----------
+    contour : Branch
+        The ridges.
+    labels : sequence of 3 floats
+        Errors of zero.
+    linear : sequence of 3 ndarray (nodes,)
+        Means of label times prediction.
+    between : sequence of 3 ndarray (nodes, 2 nodes)
+        Means of the product of the predictions of two ridges, the second ones with their mirror
+        images, up to what is constant along a row or a column.
+    kernel : ndarray (nodes,)
+        Transform of h.
+    starts : sequence of 3 ndarray (nodes, 2 nodes)
+        Means of the product of the predictions of a random start of strength 1, after
+        :math:`(S + z)^{-1}` for two of the ridges.
+    """
+
+    contour: Branch
+    labels: Sequence[float]
+    linear: Sequence[np.ndarray]
+    between: Sequence[np.ndarray]
+    kernel: np.ndarray
+    starts: Sequence[np.ndarray]
+
+    def errors(self, shares: np.ndarray, left: np.ndarray) -> list[np.ndarray]:
+        """The three errors of mixtures with shares (times, nodes), and with these of the start.
+
+        The shares sum to zero.
+        """
+        errors = []
+        for number, label in enumerate(self.labels):
+            learnt = 2 * np.real(shares @ self.linear[number])
+            squares = _quadratic(self.between[number], shares)
+            errors.append(label - 2 * learnt + squares + _quadratic(self.starts[number], left))
+        # Rounding must not make a training loss negative that has fallen to nothing.
+        errors[-1] = np.maximum(errors[-1], 0.0)
+        return errors
+
+
+def _quadratic(form: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Quadratic form (nodes, 2 nodes) of shares (times, nodes) and their mirror images."""
+    every = np.concatenate([shares, shares.conj()], axis=1)
+    return np.asarray(2 * np.real(np.sum((shares @ form) * every, axis=1)))
+
+
+def trained_errors(
+    learners: Callable[[Branch], Learners], largest: float, times: np.ndarray, init_scale: float
+) -> np.ndarray:
+    """Fields of a `MergedTraining`, (fields, times), with the spectrum in [0, largest].
+
+    Raises
+    ------
+    ArithmeticError
+        If the differential equations are not solved.
+    """
+    last = float(np.max(times))
+    start = init_scale**2
+    longest = LONGEST * max(last, TINY) * max(1.0, start)
+    for _ in range(MOST_GUESSES):
+        # Functions on the contour go up to exp(2 z T).
+        own = learners(closed_contour(largest, 2 * longest))
+        states = _followed(own, times, start, longest)
         if states is not None:
-            return nodes.errors(states)
+            y, strength, flow_time = states
+            weights = np.sqrt(strength)[:, None] * own.contour.weights
+            left = math.sqrt(start) * np.exp(np.multiply.outer(flow_time, own.contour.z))
+            return np.array([*own.errors(weights * y, weights * left), strength, flow_time])
         longest *= LONGER
     raise ArithmeticError(
         f"merged training to time {last:g} was not followed: arguments too extreme for float64"
     )
 
 
-class _Nodes:
-    """Ridges on a contour, and what the training takes from them."""
+def _learners(contour: Branch, at: Setting) -> Learners:
+    """Those of the limit."""
+    xi = real_start(numpy_namespace({}), np.array([contour.start]), at).astype(complex)
+    xis = []
+    for node in contour.z:
+        xi = followed_ridge(xi, np.array([node]), at)
+        xis.append(xi[0])
+    xi = np.array(xis)
+    ridge = RidgePoint.of(xi, xi / contour.z, contour.z / xi, at)
+    label = 1 + float(at.rho[0])
+    known = 1 - (at.q + xi) * ridge.u
+    upper = {part.name: getattr(ridge, part.name) for part in fields(RidgePoint)}
+    both = {name: np.concatenate([value, value.conj()]) for name, value in upper.items()}
+    first = RidgePoint(**{name: value[:, None] for name, value in upper.items()})
+    second = RidgePoint(**both)
+    between = errors_between(first, second, at)
+    started = errors_between(first, second, replace(at, start_variance=np.ones(1)))
+    return Learners(
+        contour=contour,
+        labels=(label,) * 3,
+        linear=(ridge.u, known, label - ridge.share * (label - known)),
+        between=between,
+        kernel=ridge.kept * ridge.M,
+        starts=[
+            with_start - without for with_start, without in zip(started, between, strict=True)
+        ],
+    )
 
-    def __init__(self, contour: Branch, at: Setting) -> None:
-        host = numpy_namespace({})
-        self.z = contour.z
-        xi = real_start(host, np.array([contour.start]), at).astype(complex)
-        xis = []
-        for node in contour.z:
-            xi = followed_ridge(xi, np.array([node]), at)
-            xis.append(xi[0])
-        xi = np.array(xis)
-        zeros = np.zeros_like(xi)
-        self.weights = contour.weights
-        ridge = RidgePoint.of(xi, zeros, self.z / xi, at)
-        self.label = 1 + float(at.rho[0])
-        # Overlaps of what a ridge learns with labels: of fresh tasks, of the pretraining tasks on
-        # new prompts, and on those of the training.
-        known = 1 - (at.q + xi) * ridge.u
-        self.beta = self.label - ridge.share * (self.label - known)
-        self.linear = (ridge.u, known, self.beta)
-        upper = {part.name: getattr(ridge, part.name) for part in fields(RidgePoint)}
-        both = {name: np.concatenate([value, value.conj()]) for name, value in upper.items()}
-        first = RidgePoint(**{name: value[:, None] for name, value in upper.items()})
-        self.between = errors_between(first, RidgePoint(**both), at)
 
-    def followed(
-        self, times: np.ndarray, start: float, longest: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Integrals y (times, nodes), strengths, flow times; None if these are too long."""
-        count = len(self.z)
-        kernel = self.weights * self.beta
+def _followed(
+    learners: Learners, times: np.ndarray, start: float, longest: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Integrals y (times, nodes), strengths, flow times; None if these are too long."""
+    z = learners.contour.z
+    count = len(z)
+    # The transform of B is what predictions share with labels of the training.
+    kernel = learners.contour.weights * learners.linear[-1]
+    of_start = start * learners.contour.weights * learners.kernel
 
-        def strength(y: np.ndarray) -> Any:
-            return start + 2 * np.real((y * y) @ kernel)
+    def strength(y: np.ndarray, flow_time: Any) -> Any:
+        left = np.exp(np.multiply.outer(flow_time, 2 * z))
+        return 2 * np.real(left @ of_start + (y * y) @ kernel)
 
-        def velocity(time: float, state: np.ndarray) -> np.ndarray:  # noqa: ARG001
-            y = state[:count] + 1j * state[count : 2 * count]
-            omega = strength(y)
-            moved = omega * self.z * y + math.sqrt(omega)
-            return np.concatenate([moved.real, moved.imag, [omega]])
+    def velocity(time: float, state: np.ndarray) -> np.ndarray:  # noqa: ARG001
+        y = state[:count] + 1j * state[count : 2 * count]
+        omega = strength(y, state[-1])
+        moved = omega * z * y + math.sqrt(omega)
+        return np.concatenate([moved.real, moved.imag, [omega]])
 
-        def left(time: float, state: np.ndarray) -> float:  # noqa: ARG001
-            return longest - float(state[-1])
+    def left(time: float, state: np.ndarray) -> float:  # noqa: ARG001
+        return longest - float(state[-1])
 
-        left.terminal = True  # type: ignore[attr-defined]
-        moments, number = np.unique(times, return_inverse=True)
-        solution = solve_ivp(
-            velocity,
-            (0.0, max(float(moments[-1]), TINY)),
-            np.zeros(2 * count + 1),
-            method="LSODA",
-            t_eval=moments,
-            events=left,
-            rtol=TOLERANCE,
-            atol=ABSOLUTE,
-        )
-        if solution.status != 0:
-            return None
-        states = solution.y.T[np.ravel(number)]
-        y = states[:, :count] + 1j * states[:, count : 2 * count]
-        return y, strength(y), states[:, -1]
-
-    def errors(self, states: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-        """Fields of a `MergedTraining`, (fields, times)."""
-        y, strength, flow_time = states
-        shares = np.sqrt(strength)[:, None] * y * self.weights
-        every = np.concatenate([shares, shares.conj()], axis=1)
-        errors = []
-        for linear, between in zip(self.linear, self.between, strict=True):
-            # Shares sum to zero: of what is constant, or of one ridge alone, nothing is left.
-            learnt = 2 * np.real(shares @ linear)
-            squares = 2 * np.real(np.sum((shares @ between) * every, axis=1))
-            errors.append(self.label - 2 * learnt + squares)
-        # Rounding must not make a training loss negative that has fallen to nothing.
-        errors[2] = np.maximum(errors[2], 0.0)
-        return np.array([*errors, strength, flow_time])
+    left.terminal = True  # type: ignore[attr-defined]
+    moments, number = np.unique(times, return_inverse=True)
+    solution = solve_ivp(
+        velocity,
+        (0.0, max(float(moments[-1]), TINY)),
+        np.zeros(2 * count + 1),
+        method="LSODA",
+        t_eval=moments,
+        events=left,
+        rtol=TOLERANCE,
+        atol=ABSOLUTE,
+    )
+    if solution.status != 0:
+        return None
+    states = solution.y.T[np.ravel(number)]
+    y = states[:, :count] + 1j * states[:, count : 2 * count]
+    return y, strength(y, states[:, -1]), states[:, -1]

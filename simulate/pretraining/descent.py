@@ -2,17 +2,18 @@
 
 import math
 import os
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_integers
-from iclimit.experiment import Descent, Experiment, check_is_experiment, check_training
+from iclimit.experiment import Descent, Experiment, check_is_experiment, check_loss, check_training
 from iclimit.problem import check_problem
 from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, seed_sequences
-from iclimit.simulate.pretraining.ridge import adjoint, predictions, row_pairs
+from iclimit.simulate.pretraining.ridge import DENSE_NORMAL, adjoint, predictions, row_pairs
 from iclimit.simulate.prompts.sampling import draw_task_set
 from iclimit.simulate.prompts.summaries import SummaryLaw
 from iclimit.simulate.training.checkpoints import identify
@@ -28,6 +29,9 @@ _KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance", "input_covar
 MODELS = ("reduced", "merged")
 
 OPTIMIZERS = ("descent", "adam")
+
+# From a step and Gamma (repeats, d, d + 1) to losses (repeats,) and their slopes.
+Slopes: TypeAlias = Callable[[int, Array], tuple[Array, Array]]
 
 # Errors that are recorded beside the training loss.
 MEASURES = ("icl", "idg", "strength")
@@ -104,7 +108,8 @@ def simulate_descent(
 
     Notes
     -----
-    A step costs two passes over its prompts, each of :math:`2d(d + 1)` operations a prompt.
+    A step costs two passes over its prompts, each of :math:`2d(d + 1)` operations a prompt; up to
+    d = 20, steps on all prompts need their moments only.
     `iclimit.sample` finds the end of gradient descent of the matrix in fewer.
 
     Examples
@@ -158,9 +163,9 @@ def simulate_descent(
         measures=MEASURES,
         parameters={**settings, "run": run, "steps": steps},
     )
-    objective = partial(_objective, trainees, training.ridge, size)
     try:
         with loop:
+            objective = partial(_objective, _slopes_on(trainees, size, run), training.ridge)
             loop.descend(objective, _rule(training, optimizer), partial(_measured, trainees))
     except UnstableTraining as error:
         error.curves = curves()
@@ -172,6 +177,7 @@ def _checked(run: Experiment, model: str, init_scale: float | None, optimizer: s
     """Training of a run, if it is one that is simulated here."""
     check_is_experiment(run)
     check_training(run, Descent)
+    check_loss(run)
     check_choice("model", model, MODELS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
     check_problem(run.problem, *_KNOWN)
@@ -220,16 +226,28 @@ class _Trainee:
         return [int(word) for word in self._order.generate_state(4)]
 
     def rows(self, step: int, batch: int) -> Any:
-        """Rows of the prompts of a step."""
+        """Rows of the prompts of a step; None where all are taken."""
         count = self.y.shape[0]
         if batch == count:
-            return slice(None)
+            return None
         first = step * batch
         order = np.random.default_rng([*self.words, first // count]).permutation(count)
         return array_namespace(self.y).asarray(order[first % count : first % count + batch])
 
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Mean square of the labels, and means of label times feature and of features squared."""
+        xp = array_namespace(self.y)
+        count = self.y.shape[0]
+        features = xp.reshape(self.x[:, :, None] * self.h[:, None, :], (count, -1))
+        return (
+            xp.mean(self.y**2),
+            features.T @ self.y[:, None] / count,
+            features.T @ features / count,
+        )
+
     def loss(self, gamma: Array, rows: Any) -> tuple[Array, Array]:
         """Mean squared error on rows, and its gradient."""
+        rows = slice(None) if rows is None else rows
         y = self.y[rows]
         xp = array_namespace(y)
         blocks = row_pairs(self.x[rows, :], self.h[rows, :])
@@ -264,21 +282,42 @@ def _rule(training: Descent, optimizer: str) -> StepRule:
 
 
 def _objective(
-    trainees: list[_Trainee], ridge: float, batch: int, step: int, weights: list[Array]
+    slopes: Slopes, ridge: float, step: int, weights: list[Array]
 ) -> tuple[Array, list[Array]]:
     """Losses (repeats,) and gradients at a step."""
     gammas = _matrices(weights)
-    xp = array_namespace(gammas)
-    results = [
-        trainee.loss(gammas[number, ...], trainee.rows(step, batch))
-        for number, trainee in enumerate(trainees)
-    ]
-    losses = xp.stack([loss for loss, _ in results])
-    slopes = xp.stack([slope for _, slope in results])
+    losses, by_gamma = slopes(step, gammas)
     if len(weights) == 1:
-        return losses, [slopes + 2 * ridge / gammas.shape[1] * gammas]
+        return losses, [by_gamma + 2 * ridge / gammas.shape[1] * gammas]
     value, lookup = weights
-    return losses, [xp.sum(slopes * lookup, axis=(1, 2), keepdims=True), value * slopes]
+    xp = array_namespace(value)
+    return losses, [xp.sum(by_gamma * lookup, axis=(1, 2), keepdims=True), value * by_gamma]
+
+
+def _slopes_on(trainees: list[_Trainee], batch: int, run: Experiment) -> Slopes:
+    """How losses and their slopes are found: from moments, if steps take all of few features."""
+    xp = array_namespace(trainees[0].y)
+    if batch < run.prompts or run.dim * (run.dim + 1) > DENSE_NORMAL:
+
+        def by_prompts(step: int, gammas: Array) -> tuple[Array, Array]:
+            results = [
+                trainee.loss(gammas[number, ...], trainee.rows(step, batch))
+                for number, trainee in enumerate(trainees)
+            ]
+            losses = xp.stack([loss for loss, _ in results])
+            return losses, xp.stack([slope for _, slope in results])
+
+        return by_prompts
+    moments = [trainee.moments() for trainee in trainees]
+    square, cross, second = (xp.stack(list(parts)) for parts in zip(*moments, strict=True))
+
+    def by_moments(step: int, gammas: Array) -> tuple[Array, Array]:  # noqa: ARG001
+        flat = xp.reshape(gammas, cross.shape)
+        fitted = second @ flat
+        losses = square + xp.sum(flat * (fitted - 2 * cross), axis=(1, 2))
+        return losses, xp.reshape(2 * (fitted - cross), gammas.shape)
+
+    return by_moments
 
 
 def _measured(

@@ -10,7 +10,7 @@ import iclimit
 from iclimit import SGD, Descent, Experiment, Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.pretraining import simulate_descent
-from iclimit.simulate.pretraining.descent import _objective, _Trainee
+from iclimit.simulate.pretraining.descent import _objective, _slopes_on, _Trainee
 
 LAW = Problem(6, 9, tasks=5, noise_variance=0.2, task_law="sphere")
 RUN = Experiment(LAW, prompts=60, training=Descent(30, 0.2))
@@ -26,7 +26,10 @@ def features(own):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_matrix_takes_dense_steps(momentum, ridge):
+@pytest.mark.parametrize("by_moments", [True, False])
+def test_the_matrix_takes_dense_steps(momentum, ridge, by_moments, monkeypatch):
+    if not by_moments:
+        monkeypatch.setattr("iclimit.simulate.pretraining.descent.DENSE_NORMAL", 0)
     training = Descent(30, 0.1, ridge=ridge, momentum=momentum, start_variance=0.4)
     run = RUN.with_(training=training)
     curves = simulate_descent(run, record=10, rng=0)
@@ -48,17 +51,17 @@ def test_the_matrix_takes_dense_steps(momentum, ridge):
 
 
 def test_gradients_of_merged_attention_are_derivatives():
-    own = [trainee(RUN, seed) for seed in (0, 1)]
+    slopes_on = _slopes_on([trainee(RUN, seed) for seed in (0, 1)], 60, RUN)
     rng = np.random.default_rng(2)
     weights = [rng.standard_normal((2, 1, 1)), rng.standard_normal((2, 6, 7))]
-    _, slopes = _objective(own, 0.0, 60, 0, weights)
+    _, slopes = _objective(slopes_on, 0.0, 0, weights)
     step = 1e-6
     for number, entry in ((0, (1, 0, 0)), (1, (0, 2, 3)), (1, (1, 5, 6))):
         shifted = []
         for sign in (1, -1):
             changed = [weight.copy() for weight in weights]
             changed[number][entry] += sign * step
-            shifted.append(_objective(own, 0.0, 60, 0, changed)[0][entry[0]])
+            shifted.append(_objective(slopes_on, 0.0, 0, changed)[0][entry[0]])
         slope = (shifted[0] - shifted[1]) / (2 * step)
         assert slopes[number][entry] == pytest.approx(slope, rel=1e-6)
 
