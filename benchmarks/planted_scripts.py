@@ -19,6 +19,9 @@ import numpy as np
 # Prompts on which each of the two errors of a run is measured.
 TEST_PROMPTS = 1000
 
+# Time of a step of descent: small, so that steps are as good as flow.
+STEP = 0.01
+
 Generator = np.random.Generator
 # From a generator, a shape whose last entry is d: an array of that shape.
 Draw = Callable[[Generator, tuple[int, ...]], np.ndarray]
@@ -162,10 +165,11 @@ def normalized_labels(_: Generator, signal: np.ndarray, noise: np.ndarray) -> np
 class Script:
     """One way to write the experiment; the defaults are the right one.
 
-    ``penalty`` is what is added to the diagonal of the normal equations.  ``query_noise`` says
-    whether the labels of queries have noise, in training and in tests; ``test_context`` multiplies
-    the length of test contexts, ``test_rho`` the label noise of tests; ``dim`` is the true
-    dimension of a stated one.
+    Training is to the minimum, or by descent for a ``time`` (2/d times rate times steps) from
+    weights of the variance ``start_variance`` over d.  ``penalty`` is what is added to the
+    diagonal of the normal equations.  ``query_noise`` says whether the labels of queries have
+    noise, in training and in tests; ``test_context`` multiplies the length of test contexts,
+    ``test_rho`` the label noise of tests; ``dim`` is the true dimension of a stated one.
     """
 
     inputs: Draw = gaussian_inputs
@@ -181,6 +185,8 @@ class Script:
     dim: Callable[[int], int] = lambda dim: dim
     test_on_training: bool = False
     copies: int = 1
+    time: float = np.inf
+    start_variance: float = 0.0
 
     def prompts(
         self, rng: Generator, w: np.ndarray, context: int, variance: float, query_noise: bool
@@ -194,6 +200,20 @@ class Script:
         h = self.features(x[:, :-1], y[:, :-1])
         return np.einsum("nd,nh->ndh", x[:, -1], h).reshape(len(w), -1), y[:, -1]
 
+    def trained(
+        self, rng: Generator, normal: np.ndarray, projected: np.ndarray, scale: float
+    ) -> np.ndarray:
+        """Weights that solve the normal equations, or come from small steps of descent."""
+        if self.time == np.inf:
+            return np.linalg.solve(normal, projected)
+        # A matrix of d (d + 1) weights.
+        dim = int(np.sqrt(len(projected)))
+        sd = np.sqrt(self.start_variance / dim)
+        gamma = sd * rng.standard_normal(projected.shape)
+        for _ in range(round(self.time / STEP)):
+            gamma = gamma + STEP * scale * (projected - normal @ gamma)
+        return gamma
+
     def run(self, rng: Generator, sizes: Sizes) -> tuple[float, float]:
         """ICL and IDG error of one pretraining."""
         dim = self.dim(sizes.dim)
@@ -204,7 +224,7 @@ class Script:
         features, labels = (np.concatenate([part] * self.copies) for part in training)
         normal = features.T @ features
         normal[np.diag_indices_from(normal)] += self.penalty(sizes)
-        gamma = np.linalg.solve(normal, features.T @ labels)
+        gamma = self.trained(rng, normal, features.T @ labels, sizes.dim / sizes.prompts)
         errors = []
         for w in (
             self.tasks(rng, (TEST_PROMPTS, dim)),

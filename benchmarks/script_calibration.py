@@ -135,6 +135,11 @@ def logarithms(sizes: Sizes) -> Row:
     return row
 
 
+def of_time(time: float) -> Callable[[Sizes], Row]:
+    """Settings with a training time."""
+    return lambda sizes: stated(sizes) | {"time": time}
+
+
 # The script without a mistake.
 RIGHT = Script()
 
@@ -250,6 +255,19 @@ PLANTED = (
         "rho is a standard deviation",
     ),
     Planted("tau counts prompts over d (d + 1)", answer=r"d \(d \+ 1\)", statement=by_features),
+    Planted("trained too briefly", Script(time=0.6), "too brief or stopped early"),
+    Planted(
+        "training starts from random weights",
+        Script(time=0.6, start_variance=0.3),
+        "started from weights",
+        statement=of_time(0.6),
+    ),
+    Planted(
+        "the rate is on half the squared error",
+        Script(time=0.3),
+        "on half the mean squared error",
+        statement=of_time(0.6),
+    ),
     Planted("inputs have heavy tails", Script(inputs=plain.heavy_inputs)),
     Planted("inputs have a mean", Script(inputs=plain.shifted_inputs)),
     Planted("tasks are sparse", Script(tasks=plain.sparse_tasks)),

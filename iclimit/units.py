@@ -24,6 +24,9 @@ inputs of variance 1.  If f times the mean squared error plus :math:`p \lambda' 
 
 .. math:: \lambda = \frac{d\, p\, \lambda'}{f c^2 (s \ell u)^2} .
 
+A step of training of the rate :math:`\eta'` on f times the mean squared error has the rate
+:math:`f c^2 (s \ell u)^2 \eta'` in the units of the library.
+
 This takes the last column of :math:`\Gamma` to scale as the others.  It does not in general, which
 changes errors by O(1/d).
 """
@@ -44,7 +47,9 @@ from iclimit.checks import check_arguments, check_choice, check_shape, refuse_ma
 from iclimit.notation import read_table
 
 # Quantities that `Units` convert; a difference is one of two errors, or a standard error.
-QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
+QUANTITIES = (
+    *("error", "difference", "noise_variance", "ridge", "rate", "learning_rate", "gamma"),
+)
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,9 @@ class Units:
 
         Parameters
         ----------
-        quantity : {"error", "difference", "noise_variance", "ridge", "rate", "gamma"}
-            What the value is: "difference" that of two errors, or a standard error; "gamma" a
+        quantity : {"error", "difference", "noise_variance", "ridge", "rate", "learning_rate", ...}
+            What the value is: "difference" that of two errors, or a standard error; "rate" that of
+            a step in context, "learning_rate" that of a step of training; or "gamma", a
             matrix (d, d) or (d, d + 1) that stands between the query and the summary.
         value : float or array
             In the units of the convention.
@@ -198,6 +204,7 @@ class Units:
             "noise_variance": label,
             "ridge": loss * step**2 / (self.dim * self.value("ridge_factor")),
             "rate": 1 / step,
+            "learning_rate": 1 / (loss * step**2),
             "gamma": (1 / step, 1 / last),  # of the first d columns, and of the last
         }
 

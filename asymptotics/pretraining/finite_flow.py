@@ -86,9 +86,11 @@ def predicted_flow_errors(
         raise TypeError(f"training must be a Flow or Descent, got {training!r}")
     check_plain(run, f"a {type(training).__name__}")
     time = training.time if isinstance(training, Flow) else training.time(run.dim)
-    # One seed for the same task sets in all predictions.
-    seed = int(np.random.default_rng(rng).integers(2**63))
-    alike = Ridge(min(training.ridge + RIDGE_OF_TIME / max(time, 1e-9), LARGEST_RIDGE))
+    # One seed for the same task sets in all predictions, those that a ridge with it has.
+    seed: Seed = int(np.random.default_rng(rng).integers(2**63))
+    if isinstance(rng, int | np.random.SeedSequence):
+        seed = rng
+    alike = Ridge(ridge_of_time(time, training.ridge))
     near = run.with_(training=alike)
     laws = read_run(near, seed, draws)
     end = Flow(math.inf, alike.ridge)
@@ -105,6 +107,11 @@ def predicted_flow_errors(
     factors = np.mean(corrected.over_tasks, axis=0) / plain
     doubt = corrected.doubt + UNCERTAIN * np.abs(factors - 1)
     return Prediction(NAMES, errors * factors + from_start, doubt)
+
+
+def ridge_of_time(time: float, ridge: float = 0.0) -> float:
+    """Ridge that learns about what a flow of this time and weight decay does."""
+    return min(ridge + RIDGE_OF_TIME / max(time, 1e-9), LARGEST_RIDGE)
 
 
 def check_plain(run: Experiment, training: str) -> None:
@@ -257,7 +264,8 @@ def _real_root(z: float, g: np.ndarray, share: float) -> float:
     if z == 0 and share * len(g) <= 1:
         return 0.0
     host = numpy_namespace({})
-    upper = np.array([ridge_bracket(host, np.array(1 / (share * len(g))), g.mean(), z)])
+    with host.quiet():
+        upper = np.array([ridge_bracket(host, np.array(1 / (share * len(g))), g.mean(), z)])
     lower = np.array([max(z, 1e-12 * upper[0])])
     ridge = np.array([z])
 

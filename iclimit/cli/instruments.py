@@ -52,6 +52,11 @@ def _check_flags(parser: OneLineParser) -> None:
     written["test_context"] = ("int", "examples in a test prompt, if not those of the pretraining")
     written["test_rho"] = ("float", "noise of test prompts, if not that of the pretraining")
     written["estimator"] = ('{"attention", "dmmse", "ridge"}', "whose errors these are")
+    written["time"] = ("float", "training time, 2/d times rate times steps; without it to the end")
+    written["start_variance"] = ("float", "variance of the entries of Gamma at the start, times d")
+    written["steps"] = ("float", "steps of training, with a learning rate, instead of the time")
+    written["learning_rate"] = ("float", "rate on the mean squared error, of steps or of SGD")
+    written["batch"] = ("int", "fresh prompts in each step of one pass of SGD")
     written["penalty"] = ("float", "penalty of ridge regression, if not the noise variance")
     for name in PARAMETER_COLUMNS:
         add_flag(group, name, written.get(name, ("", "")))
@@ -68,8 +73,10 @@ def check(options: argparse.Namespace) -> int:
     tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it);
     test_context and test_rho, where tests differ from the pretraining; and what was
     measured: icl, the error on fresh tasks; idg, that on the pretraining
-    tasks; or gap, their difference. A row is a mean, with its standard error
-    (icl_se) or with the standard deviation and the number of runs (icl_sd, runs).
+    tasks; or gap, their difference. Runs that were not trained to the minimiser
+    have time, or steps and learning_rate, and those of SGD batch. A row is a mean,
+    with its standard error (icl_se) or with the standard deviation and the number
+    of runs (icl_sd, runs).
     Rows without these are single runs, and those of one setting are averaged.
     Errors of Bayes estimators have a column estimator (dmmse or ridge), and those
     of ridge regression may have its penalty. Other
@@ -125,7 +132,7 @@ def _free(
 
 
 # Parameters that may be fitted to tables, and to curves.
-OF_RUNS = "tau, alpha, kappa, rho, ridge, factor, offset, task_norm"
+OF_RUNS = "tau, alpha, kappa, rho, ridge, time, start_variance, factor, offset, task_norm"
 OF_CURVES = "init_scale, learning_rate, eigenvalues, trace, context, noise_variance, factor"
 
 

@@ -20,7 +20,7 @@ LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
 
 # Our scripts, each of which uses only those before it when it is loaded.
 MODULES = (
-    *("numbers.js", "workers.js", "heat.js", "charts.js", "python.js"),
+    *("numbers.js", "flow.js", "workers.js", "heat.js", "charts.js", "python.js"),
     *("picture.js", "controls.js", "axes.js", "app.js", "parameters.js"),
 )
 

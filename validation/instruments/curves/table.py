@@ -11,6 +11,7 @@ from iclimit.notation import did_you_mean
 from iclimit.simulate.dynamics import TrainingCurves
 from iclimit.validation.instruments.forms import columns_of_wandb, is_blank
 from iclimit.validation.instruments.reading import LABEL, Table, read_columns, read_table
+from iclimit.validation.instruments.runs.measured import MEASURED
 
 # Most numbered columns of losses in one table; more runs need a column run.
 MOST = 10
@@ -175,6 +176,8 @@ def _logged(entries: Sequence[Any], losses: np.ndarray, rows: np.ndarray) -> np.
 
 
 def _hint(name: str) -> str:
+    if name.lower() in MEASURED:
+        return "; errors of training on n prompts are for iclimit check, with steps or time;"
     for role, others in USUAL.items():
         if name.lower() in others:
             return f"; did you mean {role}?"

@@ -23,6 +23,7 @@ from iclimit.simulate.arrays import Seed
 from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.instruments.fitted_parameters import check_free
+from iclimit.validation.instruments.plan.durations import duration_notes
 from iclimit.validation.instruments.plan.points import (
     RATIOS,
     TESTS,
@@ -306,12 +307,14 @@ class RunPlan(Result):
         lines = []
         for number, point in enumerate(best.design.points):
             seed = 0 if best.design.paired else number
-            numbers = {**point.run.arguments, "repeats": best.repeats, "rng": seed}
-            text = ", ".join(
-                f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
-                for name, value in numbers.items()
-            )
-            lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
+            numbers = point.run.arguments
+            drawn = f"repeats={best.repeats!r}, rng={seed!r}"
+            if point.run.trained:
+                made = f"iclimit.Experiment.of({_written(numbers)})"
+                lines.append(f"iclimit.sample({made}, {drawn}).{point.quantity}")
+            else:
+                text = f"{_written(numbers)}, {drawn}"
+                lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
         return lines
 
     def draw(self, ax: Axes) -> None:
@@ -459,7 +462,8 @@ def plan_runs(
         "forecast": fit the parameters ``free``, each within a relative ``effect``; parameters of
         the setting may have several values then, one for each planned run.
     run : Point or Experiment, optional
-        What is run, in place of the numbers from ``tau`` to ``test_rho`` and of ``task_law``.  One
+        What is run, in place of the numbers from ``tau`` to ``test_rho`` and of ``task_law``; a
+        point with a ``time`` is trained for it, and the notes say for how many steps.  One
         number of a point has increasing values for a transition.  An experiment that does not come
         from a point has its own dimension only.
     quantity : {"icl", "idg", "gap"}
@@ -491,8 +495,8 @@ def plan_runs(
         Dimensions that are tried; by default that of an experiment, otherwise 12 to 64.
     cost : callable, optional
         Cost of a run as a function of dim, context, tasks and prompts; by default the
-        floating-point operations of `simulate_errors`, in seconds of a core that makes 1e10 in
-        one.
+        floating-point operations of `simulate_errors`, or of small steps of descent to a time, in
+        seconds of a core that makes 1e10 in one.
     unit : str
         Unit of the cost.
     task_law : {"sphere", "gaussian"}, optional
@@ -567,11 +571,21 @@ def plan_runs(
     proposals, notes = _proposals(goal, Planner(quantity, cost, theory), terms, bar)
     if cost is None and proposals:
         notes.append(COST_NOTE)
+    for setting in settings:
+        notes += duration_notes(setting)
     # At the same cost the sharpest comes first.
     key = "cost" if goal.unknown == "repeats" else goal.unknown
     sign = -1 if goal.unknown in UPWARDS else 1
     proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
     return RunPlan(question, proposals, unit, along, notes)
+
+
+def _written(numbers: Mapping[str, Any]) -> str:
+    """Arguments as Python has them."""
+    return ", ".join(
+        f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
+        for name, value in numbers.items()
+    )
 
 
 def _sizes(run: Point | Experiment | None, dim: int | Sequence[int] | None) -> list[int]:

@@ -17,18 +17,31 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 from iclimit.checks import check_arguments
 from iclimit.experiment import Experiment, Point
-from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND, count_operations
+from iclimit.simulate.pretraining.cell_cost import (
+    OPERATIONS_PER_SECOND,
+    RUN_OPERATIONS,
+    count_operations,
+)
+from iclimit.validation.instruments.plan.durations import descent_operations
 from iclimit.validation.instruments.runs.measured import MEASURED, SIZES, MeasuredRun
-from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
+from iclimit.validation.instruments.runs.predictions import (
+    Prediction,
+    Theory,
+    limit_errors,
+    predict,
+)
 
 # Law of the tests, where it is not that of the pretraining.
 TESTS = ("test_alpha", "test_rho")
 
+# How long a run is trained, and from where.
+TRAINED = ("time", "start_variance")
+
 # Numbers of a setting.
-RATIOS = ("tau", "alpha", "kappa", "rho", "ridge", *TESTS)
+RATIOS = ("tau", "alpha", "kappa", "rho", "ridge", *TESTS, *TRAINED)
 
 # Keywords of runs that are predicted with their scatter.
-KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho"}
+KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho", *TRAINED}
 
 # Task sets from which the scatter of runs is found.
 SPREAD_SETS = 30
@@ -104,7 +117,9 @@ class PlannedRun:
     @property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit that the integers stand for."""
-        return self.run.ratios | self.run.test_ratios
+        ratios = self.run.ratios | self.run.test_ratios
+        left_out = () if self.run.trained else TRAINED
+        return {name: value for name, value in ratios.items() if name not in left_out}
 
     @property
     def weights(self) -> np.ndarray:
@@ -149,7 +164,10 @@ class PlannedRun:
 
     def limit(self, ratios: Mapping[str, Any]) -> np.ndarray:
         """Limit of what is measured at the ratios of the run, of which some may be others."""
-        errors = structured_errors(**{**self.ratios, **ratios})
+        named = {**self.ratios, **ratios}
+        if self.run.trained:
+            return np.asarray(limit_errors(named, None) @ self.weights)
+        errors = structured_errors(**named)
         icl, idg = self.weights
         return icl * errors.icl + idg * errors.idg
 
@@ -194,6 +212,8 @@ class Planner:
         values = experiment.keywords()
         if unknown := values.keys() - KNOWN:
             raise ValueError(f"plans know no {', '.join(sorted(unknown))} of a run")
+        if values.keys() & {"test_context", "test_rho"} and values.keys() & {*TRAINED}:
+            raise ValueError("time must be left out where tests differ from the pretraining")
         # The law of the tasks is that of the theory, as in a table of runs.
         values.pop("task_law", None)
         run = MeasuredRun((1,), Experiment.of(**values), {})
@@ -213,7 +233,10 @@ class Planner:
         if not (prediction.finite and np.all(np.isfinite(covariance))):
             raise NotProposed("the error or its variance is infinite")
         if self.cost is None:
-            cost = count_operations(plain.experiment) / OPERATIONS_PER_SECOND
+            operations = RUN_OPERATIONS + descent_operations(plain.experiment)
+            if not run.trained:
+                operations = count_operations(plain.experiment)
+            cost = operations / OPERATIONS_PER_SECOND
         else:
             cost = _cost_of(self.cost, run.sizes)
         return PlannedRun(run, prediction, covariance, cost, self.quantity)

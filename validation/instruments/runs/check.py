@@ -317,6 +317,7 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
     prediction = row.prediction
     numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows), **run.sizes}
     numbers |= {"rho": run.rho, "ridge": run.ridge, "estimator": run.estimator}
+    numbers |= run.training
     doubt = prediction.doubts @ prediction.doubts.T
     variances = {
         "prediction_se": prediction.covariance,
@@ -352,7 +353,7 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
         str(run.rows[0]),
         *sizes.values(),
         f"{run.rho:g}",
-        f"{run.ridge:g}" if attention else "",
+        _ridge_cell(run),
         name.upper(),
         str(row.errors[name]),
         f"{limit:.4g}",
@@ -360,6 +361,15 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
         "" if deviation is None else f"{100 * deviation:+.2f}",
         _z_cell(comparison.z),
     )
+
+
+def _ridge_cell(run: MeasuredRun) -> str:
+    """Ridge of a row, with the time of its training or the word SGD."""
+    if run.estimator != ATTENTION:
+        return ""
+    if run.sgd:
+        return "SGD"
+    return f"{run.ridge:g}, t={run.time:g}" if run.trained else f"{run.ridge:g}"
 
 
 def _z_cell(z: float) -> str:
@@ -401,13 +411,16 @@ def check_runs(
         A file (.csv, .json, .parquet or .npz), or anything with columns or rows that are mappings.
         Columns: ``dim``; ``context`` or ``alpha``; ``tasks`` or ``kappa``; ``prompts`` or
         ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); ``test_context`` and
-        ``test_rho`` where test prompts differ from the pretraining; one or more of ``icl``,
-        ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard error
-        (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a single
-        run: without such columns, rows of one setting are taken together.  Where there is no error
-        bar it is predicted from the scatter of runs, also for fewer than ten single runs.  Errors
-        of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention"; those
-        of ridge regression may have ``penalty``, the :math:`\lambda` of
+        ``test_rho`` where test prompts differ from the pretraining; how runs were trained, if not
+        to the minimiser: ``time`` as of `iclimit.Flow`, or ``steps`` and ``learning_rate`` on the
+        mean squared error in the units of the convention, and ``start_variance`` (of the entries
+        of Gamma, times d); of one pass of SGD ``batch`` and ``learning_rate``; one or more of
+        ``icl``, ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard
+        error (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a
+        single run: without such columns, rows of one setting are taken together.  Where there is
+        no error bar it is predicted from the scatter of runs, also for fewer than ten single runs.
+        Errors of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention";
+        those of ridge regression may have ``penalty``, the :math:`\lambda` of
         :math:`(X^\top X + \lambda)^{-1} X^\top y` with inputs in the units of the convention.
     columns : mapping of str, optional
         What your columns are called: ``{"icl": "test_loss", "dim": "d"}``.
@@ -467,11 +480,16 @@ def check_runs(
     of the error, since errors are skewed.  Where the table says how runs scatter, ``scatter`` says
     whether they do as predicted; ``hints`` say what may be wrong if not.
 
+    Where rows of one setting differ in their time, or their steps, they are a curve of training:
+    errors at two of its times are correlated.
+
     If the table contradicts the theory, some eighty possible mistakes are tried: halved losses, a
     ridge off by a factor d, noise left out, and so on; factors of errors and settings are fitted,
-    and rows left out or exchanged.  Experiments without a theory, such as inputs on a sphere, are
-    simulated up to d = 32 if nothing else explains the table.  All with which the table agrees are
-    in ``fits``.  Errors that no predictor has are in ``impossible``.
+    and rows left out or exchanged.  Of tables without a time it is fitted, too: training may have
+    been too brief or stopped early, or have begun with other weights than zero.  Experiments
+    without a theory, such as inputs on a sphere, are simulated up to d = 32 if nothing else
+    explains the table.  All with which the table agrees are in ``fits``.  Errors that no
+    predictor has are in ``impossible``.
 
     Examples
     --------
@@ -585,6 +603,11 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         single = any(len(error.samples) for run in runs for error in run.errors.values())
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
+    if any(run.trained and not run.sgd for run in runs):
+        yield "Training is that of gradient flow, which small steps follow (time 2/d rate steps)."
+    courses = [run.course for run in runs if run.trained]
+    if len(set(courses)) < len(courses):
+        yield "Rows that differ in the length of training alone are taken to be the same runs."
     attention = [run for run in runs if run.estimator == ATTENTION]
     if attention and not any(run.ridge for run in attention):
         yield "The ridge is 0."

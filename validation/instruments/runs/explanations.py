@@ -52,6 +52,7 @@ from iclimit.validation.instruments.runs.simulated import (
     simulation_note,
 )
 from iclimit.validation.instruments.runs.trials import Candidate, TriedTable, largest, misfit_of
+from iclimit.validation.instruments.runs.undetermined import undetermined_rows
 
 # Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
 SCREENED_ROWS = 12
@@ -200,7 +201,7 @@ def explain(
     of_theory = [mistake for mistake in tried if mistake.simulated is None]
     of_simulation = [mistake for mistake in tried if mistake.simulated is not None]
     notes = list[str]()
-    fits = [*_left_out(table, notes), *_exchanged_rows(table)]
+    fits = [*_left_out(table, notes), *_exchanged_rows(table), *_undetermined(table)]
     count = len(of_theory)
 
     def confirmed(chosen: Sequence[RunMistake], penalty: float = 0.0) -> list[Fit]:
@@ -430,6 +431,18 @@ def _left_out(table: TriedTable, notes: list[str]) -> Iterator[Fit]:
                 yield _without(table, places, rest, misfit, penalty)
         if found:
             return
+
+
+def _undetermined(table: TriedTable) -> Iterator[Fit]:
+    """Explanation by rows whose result prompts do not determine (`undetermined_rows`)."""
+    for words, places in undetermined_rows(table.rows):
+        rest = [row for place, row in enumerate(table.rows) if place not in places]
+        # One of so many bounds was chosen.
+        penalty = 2 * math.log(len(table.rows))
+        misfit = _misfit_without(table, places) + penalty
+        if misfit < table.misfit(table.rows) - BETTER:
+            fit = _without(table, places, rest, misfit, penalty)
+            yield replace(fit, text=words, left_out=())
 
 
 def _without(

@@ -78,6 +78,7 @@ class RunFit(ParameterFit):
         for run, errors, sizes in zip(runs, model.errors(x), bars, strict=True):
             true = model.moved(run, logs)
             line = {"row": run.rows[0], **run.sizes, "rho": true.rho, "ridge": true.ridge}
+            line |= true.training
             for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
                 line |= {name: float(error), f"{name}_se": float(bar)}
             lines.append(line)
@@ -126,7 +127,8 @@ def fit_runs(
     table : path, data frame, mapping of columns or sequence of rows
         As of `check_runs`.  Rows without error bars are single runs: their scatter is predicted.
     free : str or sequence of str
-        What is fitted: ``tau``, ``alpha``, ``kappa``, ``rho``, ``ridge``, a common ``factor`` of
+        What is fitted: ``tau``, ``alpha``, ``kappa``, ``rho``, ``ridge``, the training ``time``,
+        the variance of the weights at its start (``start_variance``), a common ``factor`` of
         the errors, an ``offset`` that is added to them, or the squared norm of the tasks over d
         (``task_norm``).  A parameter for which all rows have the same value gets another value;
         otherwise what the rows have is multiplied by a factor.  The table need not have it.
@@ -158,6 +160,10 @@ def fit_runs(
     over task sets, and the doubt of the prediction.  Predictions are those for the integers of the
     runs, changed by the factor that the limit changes by.
 
+    A ``time`` that is fitted to errors of minimisers is an effective one: a ridge of about
+    0.6/time learns as much, and other optimisers such as Adam have times of their own.  The
+    start matters where time is finite, or where prompts are fewer than weights and the ridge is 0.
+
     Values are in the units of the library (convention "lu2025").
 
     Examples
@@ -177,6 +183,12 @@ def fit_runs(
         raise ValueError(
             "estimator must be 'attention' in all rows: only its parameters are fitted"
         )
+    if any(run.sgd for run in runs):
+        raise ValueError(
+            "batch must not be given: runs of one pass of SGD are checked, not fitted"
+        )
+    if {"time", "start_variance"} & set(names) and theory.structure is not None:
+        raise ValueError("free must not have time or start_variance for structured data")
     with tqdm(total=2, disable=not progress, desc="fitting", leave=False) as steps:
         model = RunModel.of(runs, names, theory.structure)
         solutions = fit_model(model, *predictors(theory), one_set=one_set)

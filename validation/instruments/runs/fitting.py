@@ -37,6 +37,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from iclimit.asymptotics.pretraining import error_spread
+from iclimit.asymptotics.pretraining.finite_flow import RIDGE_OF_TIME
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.results import Estimate
 from iclimit.validation.instruments.fitted_parameters import check_free
@@ -48,7 +49,7 @@ from iclimit.validation.instruments.least_squares import (
     sums_of_squares,
     values_and_slopes,
 )
-from iclimit.validation.instruments.runs.judgement import likeness
+from iclimit.validation.instruments.runs.judgement import course_correlations, likeness
 from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import (
     Prediction,
@@ -59,15 +60,18 @@ from iclimit.validation.instruments.runs.predictions import (
     ratios_of_tests,
 )
 
+# Numbers that are no ratios of integers.
+NUMBERS = ("rho", "ridge", "time", "start_variance")
+
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
-    **{name: {name: 1.0} for name in (*RATIOS.values(), "rho", "ridge", "factor")},
+    **{name: {name: 1.0} for name in (*RATIOS.values(), *NUMBERS, "factor")},
     "task_norm": {"factor": 1.0, "rho": -1.0, "ridge": -1.0},
     "offset": {},
 }
 
 # Parameters of the limit, by whose logarithms corrections are linear.
-LIMIT = (*RATIOS.values(), "rho", "ridge")
+LIMIT = (*RATIOS.values(), *NUMBERS)
 
 # Those that corrections hardly depend on: less than their scatter over task sets.
 LEVEL = ("kappa",)
@@ -78,8 +82,12 @@ FACTORS = (0.02, 50.0)
 # Smallest and largest fitted value of a noise or a ridge that is 0 in the table.
 VALUES = (1e-5, 50.0)
 
-# Value of such a noise or ridge at which the search begins.
+# The same for a training time, where the table has none.
+TIMES = (1e-3, 1e3)
+
+# Value of such a noise or ridge at which the search begins, and of such a time.
 START = 0.1
+START_TIME = 1.0
 
 # Smallest and largest fitted offset, in units of the label variance.
 OFFSETS = (-2.0, 20.0)
@@ -169,12 +177,18 @@ class RunModel:
     @property
     def start(self) -> np.ndarray:
         """Where the search begins: at what the table says."""
-        return np.array([math.log(START) * (name in self.absolute) for name in self.free])
+        starts = [START_TIME if name == "time" else START for name in self.free]
+        given = [name not in self.absolute for name in self.free]
+        return np.where(given, 0.0, np.log(starts))
 
     @property
     def bounds(self) -> Bounds:
         """Range of the parameters."""
-        values = [VALUES if name in self.absolute else FACTORS for name in self.free]
+        spans = [TIMES if name == "time" else VALUES for name in self.free]
+        values = [
+            span if name in self.absolute else FACTORS
+            for name, span in zip(self.free, spans, strict=True)
+        ]
         low, high = np.log(values).T
         offset = np.array(self.free) == "offset"
         return np.where(offset, OFFSETS[0], low), np.where(offset, OFFSETS[1], high)
@@ -253,7 +267,7 @@ class RunModel:
     def _places(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
         """Logarithms (runs, parameters) of parameters of the limit over those of the table."""
         stated = _ratios(self.runs)
-        own = [1.0 + 0 * stated[n] if n in self.absolute else stated[n] for n in LIMIT]
+        own = [np.ones(len(runs)) if n in self.absolute else stated[n] for n in LIMIT]
         with np.errstate(divide="ignore", invalid="ignore"):
             places = np.log(np.divide(list(_ratios(runs).values()), own)).T
         return np.where(np.isfinite(places), places, 0.0)
@@ -277,6 +291,10 @@ class RunModel:
         ratios = self._moved_ratios(logs)
         if self.structure is not None:
             return np.ones((*np.broadcast_shapes(*map(np.shape, ratios.values())), len(MEASURED)))
+        time = ratios.pop("time")
+        del ratios["start_variance"]
+        # A run of this time scatters about as the ridge does that learns as much.
+        ratios["ridge"] = ratios["ridge"] + RIDGE_OF_TIME / time
         spread = error_spread(**ratios)
         limits = np.stack([getattr(spread, name) for name in MEASURED], axis=-1)
         return np.asarray(limits * np.exp(np.asarray(logs["factor"]))[..., None, None])
@@ -291,16 +309,19 @@ class RunModel:
 
 
 def absent(runs: Sequence[MeasuredRun]) -> frozenset[str]:
-    """Which of noise and ridge are 0 in all rows, so that values are fitted, not factors."""
+    """Which levels no row has, so that values are fitted, not factors."""
+    nothing = {"time": math.inf}
     return frozenset(
-        name for name in ("rho", "ridge") if not any(getattr(run, name) for run in runs)
+        name
+        for name in NUMBERS
+        if all(getattr(run, name) == nothing.get(name, 0.0) for run in runs)
     )
 
 
 def changes_by(
     run: MeasuredRun, logs: Mapping[str, float], absolute: Collection[str]
 ) -> dict[str, Any]:
-    """Sizes, noise and ridge of a run that are multiplied by these logarithms.
+    """Sizes and levels of a run that are multiplied by these logarithms.
 
     Of ``absolute`` ones they are the logarithms themselves.
     """
@@ -308,7 +329,7 @@ def changes_by(
     for size, ratio in RATIOS.items():
         value = run.sizes[size] * math.exp(logs.get(ratio, 0.0))
         changes[size] = max(1, round(value)) if value < math.inf else value
-    for name in ("rho", "ridge"):
+    for name in ("rho", "ridge") if run.sgd else NUMBERS:
         value = 1.0 if name in absolute and name in logs else getattr(run, name)
         changes[name] = value * math.exp(logs.get(name, 0.0)) if value else 0.0
     return changes
@@ -530,7 +551,7 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
         rows,
         every,
         logged,
-        block_diag(*scatters),
+        _over_times(model.runs, scatters),
         block_diag(*sets) + doubts @ doubts.T,
         np.full(len(rows), np.nan),
     )
@@ -540,6 +561,19 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     scatters_there = data.limit_scatters(model.centre, data.linear(model.centre))
     usable = single & (scatters_there > 0)  # the gap of infinitely many tasks does not scatter
     return replace(data, scatters=np.where(usable, scatters_there, np.nan))
+
+
+def _over_times(runs: Sequence[MeasuredRun], scatters: Sequence[np.ndarray]) -> np.ndarray:
+    """Covariance by the scatter of runs, of which times of one training are the same."""
+    correlations = course_correlations(runs)
+    np.fill_diagonal(correlations, 1.0)
+    if np.all(correlations == np.eye(len(runs))):
+        return np.asarray(block_diag(*scatters))
+    most = max(map(len, scatters))
+    roots = [np.linalg.cholesky(own) for own in scatters]
+    loadings = np.vstack([np.pad(root, ((0, 0), (0, most - len(root)))) for root in roots])
+    rows = np.repeat(np.arange(len(runs)), list(map(len, scatters)))
+    return np.asarray(correlations[np.ix_(rows, rows)] * (loadings @ loadings.T))
 
 
 def _informative(run: MeasuredRun) -> list[str]:

@@ -16,12 +16,17 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.gdpp import ridge_risk
-from iclimit.checks import check_choice
-from iclimit.experiment import Experiment
+from iclimit.checks import check_choice, given
+from iclimit.experiment import SGD, Experiment, Flow, Ridge
 from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
 from iclimit.units import Convention, Units
 from iclimit.validation.instruments.reading import Table, read_table
+from iclimit.validation.instruments.runs.trainings import (
+    TRAININGS,
+    prompts_of_steps,
+    read_trainings,
+)
 
 # Integers of a run, each with the ratio that may stand for it.
 RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
@@ -125,6 +130,7 @@ PARAMETER_COLUMNS = (
     "estimator",
     "penalty",
     *TESTS,
+    *TRAININGS,
 )
 
 # From fewer single runs their error bar is not estimated, but predicted.
@@ -217,6 +223,44 @@ class MeasuredRun:
         """Ridge of the training."""
         return self.experiment.ridge
 
+    @property
+    def time(self) -> float:
+        """Time of gradient flow; infinite for its end, NaN for SGD."""
+        return float(getattr(self.experiment.training, "time", math.nan if self.sgd else math.inf))
+
+    @property
+    def start_variance(self) -> float:
+        """Variance of the entries of Gamma at the start, times d."""
+        return float(getattr(self.experiment.training, "start_variance", 0.0))
+
+    @property
+    def sgd(self) -> bool:
+        """Whether it was trained by one pass of SGD."""
+        return isinstance(self.experiment.training, SGD)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it was trained for a time, from a start or by SGD, and not to the minimiser."""
+        return not isinstance(self.experiment.training, Ridge)
+
+    @property
+    def training(self) -> dict[str, float]:
+        """How it was trained, by the columns that say so; empty for a minimiser."""
+        training = self.experiment.training
+        if isinstance(training, SGD):
+            return {"learning_rate": training.learning_rate, "batch": training.batch}
+        if isinstance(training, Flow):
+            return {"time": training.time, "start_variance": training.start_variance}
+        return {}
+
+    @cached_property
+    def course(self) -> Setting:
+        """Its setting without how long it was trained: the same for all times of a training."""
+        stated = self.experiment.keywords()
+        training = self.experiment.training
+        start = {"prompts": training.batch} if isinstance(training, SGD) else {"time": 0.0}
+        return self.estimator, Experiment.of(**stated | start), self.penalty
+
     @cached_property
     def tests(self) -> dict[str, Any]:
         """Law of the test prompts (`TESTS`), where it is not that of training."""
@@ -232,12 +276,15 @@ class MeasuredRun:
         ridge = f" ridge={self.ridge:g}" if self.ridge > 0 else ""
         if self.penalty is not None:
             ridge = f" penalty={self.penalty:g} (inputs of variance 1)"
+        if self.trained:
+            ridge = f"{ridge} {self.experiment.training}"
         return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Sizes, noise, ridge and law of the tests, as `simulate_errors` takes them."""
-        return {**self.sizes, "rho": self.rho, "ridge": self.ridge, **self.tests}
+        """Sizes, noise, ridge, law of the tests and training, as `Experiment.of` takes them."""
+        own = {"rho": self.rho, "ridge": self.ridge}
+        return {**self.sizes, **own, **self.tests, **self.training}
 
     @property
     def setting(self) -> Setting:
@@ -248,7 +295,7 @@ class MeasuredRun:
         """The run with other keywords of its experiment, or of another estimator or penalty."""
         experiment = self.experiment
         if changes:
-            experiment = Experiment.of(**experiment.keywords() | changes)
+            experiment = experiment_of(**experiment.keywords() | changes)
         return replace(
             self,
             experiment=experiment,
@@ -269,7 +316,9 @@ class MeasuredRun:
     @cached_property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit."""
-        return ratios_of(self.sizes["dim"], self.sizes) | {"rho": self.rho, "ridge": self.ridge}
+        levels = ("rho", "ridge", "time", "start_variance")
+        ratios = ratios_of(self.sizes["dim"], self.sizes)
+        return ratios | {name: getattr(self, name) for name in levels}
 
     @property
     def test_ratios(self) -> dict[str, float]:
@@ -287,6 +336,13 @@ class MeasuredRun:
         shared = self.correlation * icl * idg
         weights = np.array([MEASURED[name] for name in names])
         return np.linalg.multi_dot([weights, [[icl**2, shared], [shared, idg**2]], weights.T])
+
+
+def experiment_of(**keywords: Any) -> Experiment:
+    """A run from flat keywords, of which the end of a flow from zero is ridge regression."""
+    if keywords.get("time") == math.inf and not keywords.get("start_variance"):
+        keywords["time"] = None
+    return Experiment.of(**given(keywords))
 
 
 def read_runs(
@@ -322,6 +378,7 @@ def read_runs(
         entries = _with_parameters(entries, {"prompts": 1})  # it plays no part
     if set(estimators) == {"ridge"} and not {"tasks", "kappa"} & set(entries.entries):
         entries = _with_parameters(entries, {"tasks": math.inf})  # nor do tasks
+    entries = prompts_of_steps(entries)
     sizes, unrounded = read_sizes(entries, rounding)
     units = _units(entries, sizes, convention)
     rho = [unit.to_library("noise_variance", unit.noise_variance) for unit in units]
@@ -336,6 +393,10 @@ def read_runs(
     single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
     tests = _tests(entries, estimators, sizes["context"], rho)
+    trainings = read_trainings(entries, sizes, units)
+    if trainings and set(estimators) != {ATTENTION}:
+        raise ValueError(f"{', '.join(trainings)}: only attention is trained")
+    tests |= trainings
     groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
     keys = zip(*sizes.values(), rho, ridge, estimators, penalties, *tests.values(), strict=True)
     for row, key in enumerate(keys):
@@ -369,7 +430,7 @@ def read_runs(
         runs.append(
             MeasuredRun(
                 rows=tuple(member + 1 for member in members),
-                experiment=Experiment.of(**integers, rho=rho[row], ridge=ridge[row], **own_tests),
+                experiment=experiment_of(**integers, rho=rho[row], ridge=ridge[row], **own_tests),
                 errors=means,
                 correlation=correlation,
                 runs=count or None,
@@ -450,6 +511,8 @@ def _hint(own: str) -> str:
             return f"; did you mean {head}{ending}?"
     if head in MEASURED:
         return f"; did you mean {head}?"
+    if text in ("train", "training", "train_loss"):
+        return "; training losses have no prediction at finite size;"
     if text == "examples":
         return "; errors against the number of examples are for iclimit check-positions;"
     if text == "numavg" or text in PARAMETERS["repeats"].synonyms:

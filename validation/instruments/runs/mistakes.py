@@ -20,6 +20,12 @@ from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
+from iclimit.validation.instruments.runs.training_mistakes import (
+    TRAINED,
+    UNSTATED,
+    depends_on_training,
+    training_mistakes,
+)
 
 # A number that depends on the run.
 OfRun = Callable[[MeasuredRun], float]
@@ -117,6 +123,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     possible = [*ERRORS, SCALED_ERRORS]
     if attention:
         possible += [*SETTINGS, *_turned(runs), *_fitted(runs)]
+        possible += [RunMistake(text, change) for text, change in training_mistakes(runs, theory)]
     else:
         possible += [*CONTEXTS, *_noises(), *PENALTIES]
     if any(run.deviations_given for run in runs):
@@ -534,7 +541,10 @@ SETTINGS = (
 FITTED = {
     "task_norm": ("tasks have the squared norm {} d", "tasks or labels of another size"),
     "rho": ("rho is {} times as large", "labels of queries without noise, or normalised labels"),
-    "ridge": ("the ridge is {} times as large", "normalised labels, or a loss of another size"),
+    "ridge": (
+        "the ridge is {} times as large",
+        ("normalised labels, a loss of another size, or training that stopped early"),
+    ),
     "tau": (
         "there are {} times as many prompts",
         "a Gamma without the column of squared labels, or a dimension that counts the label",
@@ -544,6 +554,7 @@ FITTED = {
         "inputs of fixed norm or bounded ones, or tests with other contexts",
     ),
     "kappa": ("there are {} times as many pretraining tasks", "another law of the tasks"),
+    **TRAINED,
 }
 
 
@@ -553,7 +564,10 @@ def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     for name, (text, effective) in FITTED.items():
         if name == "kappa" and all(run.sizes["tasks"] == math.inf for run in runs):
             continue
+        if name in TRAINED and not depends_on_training(name, runs):
+            continue
         words = text.removesuffix(" times as large") if name in absolute else text
+        words = UNSTATED.get(name, words) if name in absolute else words
         change = partial(_moved, powers=FREE[name], absolute=absolute)
         outcome = (lambda _, value, errors: value * errors) if "factor" in FREE[name] else None
         slow = name in LEVEL

@@ -219,7 +219,44 @@
     };
   };
 
-  const VIEWS = { staircase, drop, runs, landscape, lstm };
+  // Errors of a minimiser-to-be against the time of gradient flow on n prompts.
+  const ERRORS = [["icl", "new tasks (ICL)"], ["idg", "pretraining tasks (IDG)"], ["training", "training prompts"]];
+  const TIMED = ["tau", "alpha", "kappa", "rho", "ridge", "start_variance"];
+
+  const prompts = (s) => {
+    const setting = Object.fromEntries(TIMED.map((name) => [name, s[name]]));
+    const ends = axes.chosen(s, "0x", [1e-4, 1e5]) ?? [1e-2, 1e3];
+    const x = numbers.geomspace(...ends, 120);
+    const found = Array.from(x, (time) => flow.errors(time, setting));
+    const of = (part) => found.map((errors) => errors[part]);
+    const best = [0, 1].map((part) => flow.bestTime(part, setting, x, of(part)));
+    const inside = (time) => time > 0 && Number.isFinite(time);
+    const least = best.map((time, part) => (inside(time) ? flow.errors(time, setting)[part] : NaN));
+    const stops = best.map((time, part) => (inside(time)
+      ? `for ${ERRORS[part][1]} at t = ${numbers.show(time, 3)}, where the error is ${numbers.show(least[part], 3)}`
+      : `for ${ERRORS[part][1]} ${time ? "after the times shown" : "before them"}`));
+    const fades = best[0] < best[1]
+      ? "Between these times in-context learning fades while the pretraining tasks still improve."
+      : "The error on new tasks falls for longer than that on the pretraining tasks.";
+    return {
+      charts: [{
+        title: "Errors during pretraining on n prompts",
+        x: { ...parameters.axis("time"), python: "time" },
+        y: { label: "mean squared error", min: 0, max: 1.6 * (1 + s.rho) },
+        lines: ERRORS.map(([name, label], part) => ({ label, x, y: of(part), colour: part, dash: part === 2, python: `errors.${name}` })),
+        points: [0, 1].filter((part) => inside(best[part])).map((part) => ({ label: `best stop, ${ERRORS[part][1]}`, x: [best[part]], y: [least[part]], colour: part })),
+        marks: [{ y: 1 + s.rho, label: "predicting 0" }],
+      }],
+      summary: `Training is best stopped ${stops.join(", and ")}. ${Number.isFinite(s.kappa) ? fades : ""}`,
+      python: [
+        `time = np.geomspace(${ends.join(", ")}, 120)`,
+        `errors = iclimit.pretraining.training_errors(time=time, ${numbers.keywords(setting)})`,
+      ].join("\n"),
+      formulas: [],
+    };
+  };
+
+  const VIEWS = { staircase, drop, prompts, runs, landscape, lstm };
   const only = (...views) => ({ when: (s) => views.includes(s.view) });
 
   explorer.add({
@@ -230,13 +267,15 @@
     guide: [
       ["Start the heads at 0.002: the steps come later, in the same order.", { view: "staircase", start: 0.002 }],
       ["Merge key and query: all directions are learned in one drop.", { view: "drop", init_scale: 1e-4 }],
+      ["Train on n prompts of few tasks: the error on new tasks turns up first.", { view: "prompts", tau: 2, alpha: 1, kappa: 0.5, rho: 0.1 }],
       ["Compare with a published run: its plateaus are those of the theory.", { view: "runs", run: 2 }],
     ],
     controls: [
-      { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["runs", "Published runs"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figures 14 to 16)"]] },
+      { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["prompts", "Errors against the time on n prompts"], ["runs", "Published runs"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figures 14 to 16)"]] },
       { name: "run", label: "Run", long: true, value: 2, options: explorer.data.training_runs.map(({ label }, i) => [i, label]), ...only("runs") },
       { name: "start", symbol: "w(0)", label: "initial weight of the heads", min: 1e-3, max: 0.1, value: 0.01, log: true, ...only("staircase") },
       { name: "decay", symbol: "a", label: "decay of the eigenvalues, 1/kᵃ", min: 0.2, max: 1.2, value: 0.7, ...only("staircase") },
+      ...TIMED.map((name) => parameters.slider(name, { ...(name === "rho" ? { value: 0.1 } : {}), ...only("prompts") })),
       parameters.slider("init_scale", only("drop")),
       parameters.slider("dim", { max: 50, value: 5, ...only("drop", "landscape") }),
       parameters.slider("context", { value: 30, ...only("staircase", "drop", "landscape") }),
