@@ -361,9 +361,7 @@ def extrapolate_ratios(
     ]
     extra = [np.diag((e / means[size]) ** 2) for size, e in zip(sizes, errors, strict=True)]
     ratio = extrapolate_runs(sizes, ratios, order=order, extra=extra)
-    covariances = np.array([_covariance(several[size]) for size in anchors])
-    anchored = np.array([means[size] for size in anchors])
-    limits = extrapolate(anchors, anchored, covariances, order=anchored_order)
+    limits = extrapolate_predictions(predictions, anchors, anchored_order)
     scale = limits.value
     return replace(
         ratio,
@@ -373,6 +371,18 @@ def extrapolate_ratios(
         coefficients=ratio.coefficients * scale,
         deviations=ratio.deviations * scale[:, None],
     )
+
+
+def extrapolate_predictions(
+    predictions: Mapping[int, Sequence[Estimate] | np.ndarray],
+    anchors: Sequence[int],
+    anchored_order: int = 2,
+) -> Extrapolation:
+    """Extrapolate predictions from large sizes, as `extrapolate_ratios` does."""
+    several = [[_known(prediction) for prediction in predictions[size]] for size in anchors]
+    means = np.array([[prediction.mean for prediction in own] for own in several])
+    covariances = np.array([_covariance(own) for own in several])
+    return extrapolate(anchors, means, covariances, order=anchored_order)
 
 
 def _known(prediction: Estimate | float) -> Estimate:

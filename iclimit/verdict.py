@@ -96,10 +96,15 @@ class Verdict(Result):
         deviation = row.deviation
         if deviation == 0 or (row.upper_bound and deviation < 0):
             return 0.0
-        accepted = row.allowed
-        if row.standard_error > 0:
-            accepted += row.standard_error * student_deviate(self.threshold(row), row.degrees)
+        accepted = self.accepted(row)
         return deviation / accepted if accepted else math.copysign(math.inf, deviation)
+
+    def accepted(self, row: Comparison) -> float:
+        """Largest deviation from the theory that is accepted."""
+        if row.standard_error > 0:
+            threshold = student_deviate(self.threshold(row), row.degrees)
+            return row.allowed + row.standard_error * threshold
+        return row.allowed
 
     @cached_property
     def sharpest(self) -> dict[str, Comparison]:

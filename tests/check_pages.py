@@ -46,6 +46,47 @@ TEXT = ":~:text="
 
 TEX = re.compile(r"\\[(\[]|\$\$|\\[a-zA-Z]{2,}")
 
+QUESTIONS = {
+    "overlay data points on phase diagram": ("phase-diagrams",),
+    "are my results consistent with theory": ("your-runs",),
+    "citation bibtex": ("papers", "references"),
+    "colab notebook": ("first-steps",),
+    "plot error against number of prompts": ("gallery/pretraining/plot_double_descent", "figures"),
+    "what is tau": ("notation", "twelve-functions"),
+    "install": ("first-steps",),
+    "how many runs do I need": ("plan-runs",),
+    "check my table of results": ("your-runs", "gallery/yours/plot_check_runs"),
+    "fit noise level to data": ("fit-parameters",),
+    "which algorithm does my model implement": (
+        "your-model",
+        "gallery/yours/plot_which_algorithm",
+    ),
+    "error of trained weights": ("trained-weights",),
+    "loss curve of training": ("your-curves",),
+    "run on a GPU": ("gpu",),
+    "phase diagram": ("phase-diagrams", "gallery/pretraining/plot_phase_diagram"),
+    "double descent": ("gallery/pretraining/plot_double_descent",),
+    "when to stop training": (
+        "theory/pretraining/training-time",
+        "gallery/pretraining/plot_training_time",
+    ),
+    "finite size corrections": ("theory/pretraining/finite-size",),
+    "best learning rate of gradient descent in context": (
+        "gallery/descent/plot_learning_rate",
+        "theory/descent/gradient-descent",
+    ),
+    "softmax attention": ("theory/softmax/softmax",),
+    "resume an interrupted simulation": ("runs",),
+    "command line options": ("api/command-line",),
+    "optimal ridge": (
+        "gallery/pretraining/plot_optimal_ridge",
+        "api/generated/pretraining/iclimit.pretraining.optimal_ridge",
+    ),
+    "figure for a paper": ("figures", "papers"),
+    "conventions of other papers": ("notation",),
+}
+"""What people type, with the pages that answer."""
+
 SHOW = """
 const [text, address] = arguments, done = arguments[arguments.length - 1];
 const page = new DOMParser().parseFromString(text, "text/html");
@@ -150,6 +191,22 @@ return [[...titles, ...Object.keys(alltitles)], quoted];
     assert len(titles) > 300
     assert not any(TEX.search(title) for title in titles)
     assert quoted.strip() == "d/ℓτ= n/d^2"
+
+
+def test_search_answers_questions(browser):
+    """A page that answers is among the first three, though none has all the words."""
+    open_page(browser, HTML / "search.html")
+    found = browser.execute_script(
+        """
+return arguments[0].map(question => {
+  const results = Search._performSearch(...Search._parseQuery(question));
+  return results.reverse().slice(0, 3).map(([page]) => page);
+});
+""",
+        [*QUESTIONS],
+    )
+    for (question, answers), pages in zip(QUESTIONS.items(), found, strict=True):
+        assert any(page.startswith(answers) for page in pages), f"{question}: {pages}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

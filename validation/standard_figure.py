@@ -1,9 +1,10 @@
 """The figure of claims that have none of their own, made from their rows and the verdict."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from iclimit.drawing import (
     write_key,
 )
 from iclimit.notation import PARAMETERS
-from iclimit.statistics import estimates_of
+from iclimit.results import Estimate
+from iclimit.statistics import estimates_of, extrapolate_predictions
 from iclimit.validation.rows import Limit, Row, Single
 from iclimit.verdict import Verdict
 from iclimit.words import sharpness
@@ -52,7 +54,11 @@ FARTHEST = 1.5
 PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
 # Mark of a limit in labels, which the figure shows.
 LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
-KEY = "points: simulation; stars and lines: theory; dots: extrapolation to infinite size"
+KEY = "points: simulation;  stars: limit;  dotted: extrapolation to infinite size"
+# The same where ratios to predictions are extrapolated, as the axis says.
+RATIO = "simulation / prediction"
+# Width of the bar that shows which extrapolated values are accepted.
+BAR = 7
 
 
 def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
@@ -78,7 +84,7 @@ def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
     *above, deviations = panels(figure, columns, lines, height=HEIGHT * lines, foot=foot)
     places = iter(above)
     for row in limits:
-        draw_limit(next(places), row, TITLE[columns])
+        draw_limit(next(places), row, TITLE[columns], verdict)
     for name, members in drawn.items():
         draw_families(next(places), name, members)
     for ax in places:
@@ -88,13 +94,23 @@ def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
         write_key(figure, KEY if limits else "lines: theory; points: simulation")
 
 
-def draw_limit(ax: Axes, row: Limit, width: int) -> None:
-    """Draw all quantities of a limit, under a title with lines of so many characters."""
+def draw_limit(ax: Axes, row: Limit, width: int, verdict: Verdict) -> None:
+    """Draw all quantities of a limit, under a title with lines of so many characters.
+
+    A bar shows which extrapolated values are accepted.
+    """
     title, labels = headed(list(row.theories))
+    compared = row.comparisons()
     for number, (label, colour) in enumerate(zip(labels, COLOURS, strict=False)):
         draw_quantity(ax, row, number, colour, label)
+        unit = float([*row.theories.values()][number]) if predictions_of(row) else 1.0
+        middle = compared[number].theory / unit
+        reach = verdict.accepted(compared[number]) / unit
+        ends = [middle - reach, middle + reach]
+        ax.plot([0, 0], ends, color=colour, alpha=0.25, linewidth=BAR, clip_on=False, zorder=1)
     words = "\n".join(wrap(title, width))
-    finish(ax, "1 / size", "estimate", title=words, legend="" if any(labels) else None)
+    y = RATIO if predictions_of(row) else "estimate"
+    finish(ax, "1 / size", y, title=words, legend="" if any(labels) else None)
 
 
 def headed(labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -122,27 +138,45 @@ def in_symbols(words: Sequence[str]) -> str:
     return " ".join(written).strip(" ,")
 
 
-def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "") -> None:
-    """Draw what is extrapolated by size, its limit as a star, and the fit or its value.
+def predictions_of(row: Limit) -> Mapping[int, Sequence[Any]]:
+    """Predictions by size whose ratios to the runs are extrapolated; empty if there are none."""
+    return row.options.get("predictions") or {}
 
-    A line shows the predictions, where the fit is one of ratios to these.
+
+def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "") -> None:
+    """Draw what is extrapolated by size, its limit as a star, and the fit.
+
+    If it is a ratio to predictions, that is drawn, times the limit of the predictions and over the
+    limit of the theory: the extrapolated value is then the simulated limit over the theory.
     """
-    runs = [estimates_of(run) for run in row.runs.values()]
-    limits = [*row.theories.values()]
-    estimates = [run[number] for run in runs]
-    limit = float(limits[number])
-    text = "\n".join(wrap(label, WIDTH))
+    runs = [estimates_of(run)[number] for run in row.runs.values()]
+    limit = float([*row.theories.values()][number])
     sizes = list(row.runs)
-    draw_sizes(ax, sizes, estimates, colour, limit=limit, label=text)
-    value = row.fit.value[number]
-    error = row.fit.standard_error[number]
+    unit = 1.0
+    if predictions := predictions_of(row):
+        unit = limit
+        orders = {k: v for k, v in row.options.items() if k in ("anchors", "anchored_order")}
+        scale = extrapolate_predictions(predictions, **orders).value[number] / limit
+        runs = [
+            ratio_to(run, predictions[size][number], scale)
+            for size, run in zip(sizes, runs, strict=True)
+        ]
+    text = "\n".join(wrap(label, WIDTH))
+    draw_sizes(ax, sizes, runs, colour, limit=limit / unit, label=text)
+    value = row.fit.value[number] / unit
+    error = row.fit.standard_error[number] / unit
     draw_points(ax, [0], [value], [error], colour, fmt="none")
-    if predictions := sorted((row.options.get("predictions") or {}).items()):
-        line = [float(theory[number]) for _, theory in predictions]
-        ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
-    else:
-        fine = np.linspace(1e-4, 1 / min(sizes), 200)
-        ax.plot(fine, row.fit.curve(1 / fine)[:, number], ":", color=colour, linewidth=0.9)
+    fine = np.linspace(1e-4, 1 / min(sizes), 200)
+    ax.plot(fine, row.fit.curve(1 / fine)[:, number] / unit, ":", color=colour, linewidth=0.9)
+
+
+def ratio_to(run: Estimate, prediction: Estimate | float, scale: float) -> Estimate:
+    """Ratio of a mean to its prediction, times a number, with the errors of both."""
+    predicted = prediction.mean if isinstance(prediction, Estimate) else float(prediction)
+    doubt = prediction.standard_error if isinstance(prediction, Estimate) else 0.0
+    ratio = run.mean / predicted
+    error = np.hypot(run.standard_error, ratio * doubt) / abs(predicted)
+    return Estimate(scale * ratio, abs(scale) * float(error), run.repeats)
 
 
 def draw_families(

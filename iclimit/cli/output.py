@@ -163,7 +163,7 @@ def _plain(value: Any) -> Any:
         numbers = value.tolist()
         if len(numbers) <= _LONG:
             return numbers[0] if len(numbers) == 1 else numbers
-        from iclimit.diagrams.axes import is_even, is_geometric
+        from iclimit.axes import is_even, is_geometric
 
         text = f"{numbers[0]!r}:{numbers[-1]!r}:{len(numbers)}"
         return f"{text}:log" if is_geometric(value) else text if is_even(value) else numbers

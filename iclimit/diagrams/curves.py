@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import log_axis
-from iclimit.diagrams.dense_lines import Line, dense_line
+from iclimit.axes import log_axis
+from iclimit.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
 from iclimit.diagrams.own_points import OwnPoints, PointsTaker

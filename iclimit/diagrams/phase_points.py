@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import Scale, at_least
+from iclimit.axes import Scale, at_least
 from iclimit.diagrams.quantities import Quantity
 
 # A rectangle is split if the change across it exceeds the mean over all by this factor.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.axes import cell_edges, log_axis
 from iclimit.checks import check_choice
-from iclimit.diagrams.axes import cell_edges, log_axis
 from iclimit.diagrams.boundaries import boundary_curves, boundary_labels
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title

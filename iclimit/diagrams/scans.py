@@ -9,8 +9,8 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.axes import at_least, parse_axis
 from iclimit.checks import check_choice, check_integers
-from iclimit.diagrams.axes import at_least, parse_axis
 from iclimit.diagrams.curves import Curves
 from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.phases import PhaseDiagram

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.diagrams.axes import parse_axis
+from iclimit.axes import parse_axis
 from iclimit.diagrams.derivatives import NoSlope, slope_of
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.drawing import Axes

@@ -12,8 +12,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.asymptotics.pretraining import error_spread
+from iclimit.axes import is_logarithmic
 from iclimit.checks import check_arguments, given
-from iclimit.diagrams.axes import is_logarithmic
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import (

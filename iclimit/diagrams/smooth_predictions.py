@@ -3,21 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from scipy.interpolate import UnivariateSpline
 
-from iclimit.diagrams.axes import Scale
+from iclimit.axes import Scale
 from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import SizedPrediction
-
-# A prediction is taken to be uncertain by this fraction at least: the width of a thin line.
-_ROUGH = 0.005
-
-# Least uncertainty relative to the limit of the ICL error, for a gap that is exactly zero.
-_LEAST = 1e-9
-
-# Squared deviations of a prediction from the curve in standard errors, on average: these come from
-# few task sets.  With 1 the curve bends where they are too small.
-_DEVIATION = 1.5
+from iclimit.smooth_lines import smooth_line
 
 
 def smooth_prediction(
@@ -57,23 +47,9 @@ def smooth_prediction(
         dim = predictions[0].parameters["dim"]
         return error.evaluate(setting | {"tau": setting["tau"] * dim / (dim + 1)})
 
-    scale = limit(at)
-    at = at[np.isfinite(scale)]
-    scale = scale[np.isfinite(scale)]
     estimates = [last[place].prediction for place in at.tolist()]
-    mean = np.array([estimate.mean for estimate in estimates]) / scale
-    spread = np.array([estimate.standard_error for estimate in estimates]) / scale
-    finite = np.isfinite(mean) & np.isfinite(spread)
-    if np.sum(finite) < 2:
-        return None
-    axis = Scale(at)
-    known = at[finite]
-    weight = 1 / (np.hypot(spread, _ROUGH * mean)[finite] + _LEAST)
-    options = {"k": min(3, known.size - 1), "s": _DEVIATION * known.size}
-    ratio = UnivariateSpline(axis.share(known), mean[finite], weight, **options)
-
-    def curve(places: np.ndarray) -> np.ndarray:
-        inside = np.interp(places, at, finite.astype(float), left=0, right=0) == 1
-        return np.where(inside, ratio(axis.share(places)) * limit(places), np.nan)
-
-    return curve
+    mean = np.array([estimate.mean for estimate in estimates])
+    spread = np.array([estimate.standard_error for estimate in estimates])
+    # Where the limit diverges nothing is drawn: the axis is that of the other points.
+    axis = Scale(at[np.isfinite(limit(at))])
+    return smooth_line(at, mean, spread, limit, axis.share)

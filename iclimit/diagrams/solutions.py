@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.diagrams.axes import parse_axis
+from iclimit.axes import parse_axis
 from iclimit.diagrams.curves import Curves
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.drawing import Axes

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import iclimit
-from iclimit.diagrams.axes import is_geometric
+from iclimit.axes import is_geometric
 
 pytestmark = pytest.mark.usefixtures("few_predictions")
 

@@ -5,8 +5,8 @@ import pytest
 
 import iclimit
 from iclimit.asymptotics.depth import depth_loss, tied_flow, untied_depth
+from iclimit.axes import cell_edges, is_logarithmic
 from iclimit.cli.values import parse_setting
-from iclimit.diagrams.axes import cell_edges, is_logarithmic
 
 LAM = np.arange(1.0, 31) ** -1.2
 DEPTHS = [1, 2, 4, 8]

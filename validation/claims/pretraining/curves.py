@@ -1,14 +1,16 @@
 """Curves of points that differ in one parameter, simulated at one size and drawn."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from iclimit.dense_lines import Line, dense_line
 from iclimit.drawing import Axes, draw_estimates
+from iclimit.smooth_lines import smooth_line
 from iclimit.validation.claim import Effort, Later, Rows, call
 from iclimit.validation.claims.pretraining.points import Point, rise
 
@@ -16,12 +18,14 @@ from iclimit.validation.claims.pretraining.points import Point, rise
 LINE_SETS = 2
 # Largest factor from one of these predictions to the next along the curve.
 LINE_STEP = 1.7
-# Prompts over those of the interpolation threshold, where a drawn line leaves the picture.
-BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
 # Parameters that are integers over a power of the dimension, and this power.
 STEPS = {"tau": 2, "alpha": 1, "kappa": 1, "test_alpha": 1}
 # Key of figures with curves.
-LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
+LEGEND = "lines: limit of large d;  dashes: prediction for d = {0};  points: simulation at d = {0}"
+# Points along a line at which it is computed before its divergences are looked for.
+LINE_POINTS = 100
+# Width of dashes relative to that of lines.
+THIN = 0.7
 
 
 def size(effort: Effort) -> tuple[int, int]:
@@ -43,11 +47,6 @@ class Curve:
         return replace(self.base, **along)
 
     @property
-    def diverges(self) -> bool:
-        """Whether it passes the interpolation threshold: tau = 1 in the limit, 1 + 1/d in runs."""
-        return self.axis == "tau" and self.base.ridge == 0
-
-    @property
     def points(self) -> list[Point]:
         """The points that are simulated."""
         return [self.at(value) for value in self.values]
@@ -64,8 +63,6 @@ class Curve:
         for low, high in pairwise(self.values):
             count = max(2, math.ceil(math.log(high / low, LINE_STEP)))
             values += np.geomspace(low, high, count + 1)[1:-1].tolist()
-        if self.diverges:
-            values += [(1 + 1 / dim) * share for share in BESIDE]
         return [self.at(round(value * scale) / scale) for value in values]
 
     def results(self, effort: Effort) -> Later:
@@ -90,20 +87,47 @@ class CurveResults:
 
     def draw(self, ax: Axes, name: str, colour: str, label: str | None = None) -> None:
         """Draw one error: limit (line), prediction (dashes), simulation (points)."""
-        curve = self.curve
-        axis = self.curve.axis
-        fine = np.geomspace(min(curve.values), max(curve.values), 400)
-        if curve.diverges:  # up to there, and a break
-            beside = np.geomspace(1e-9, 1e-2, 30)
-            fine = np.sort(np.concatenate([fine, 1 - beside, [1.0], 1 + beside]))
-        limit = getattr(curve.at(fine).limit, name)
-        ax.plot(fine, np.where(np.isfinite(limit), limit, np.nan), color=colour, label=label)
-        line = {getattr(point, axis): getattr(e, name).mean for point, e in self.predicted.items()}
-        if curve.diverges:
-            line[1 + 1 / self.dim] = math.nan
-        ax.plot(sorted(line), [line[x] for x in sorted(line)], "--", color=colour)
+        values = self.curve.values
+        grid = np.geomspace(min(values), max(values), LINE_POINTS)
+        limit = self.limit(name)
+        draw_line(ax, dense_line(limit, grid, limit(grid)), color=colour, label=label)
+        if prediction := self.smoothed(name):
+            line = dense_line(prediction, grid, prediction(grid))
+            draw_line(ax, line, color=colour, linestyle="--", width=THIN)
         errors = [getattr(run, name) for run in self.simulated]
-        draw_estimates(ax, curve.values, errors, colour, markersize=3.5)
+        draw_estimates(ax, values, errors, colour, markersize=4)
+
+    def limit(self, name: str, shift: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
+        """One error in the limit along the curve, with this factor of the number of prompts."""
+
+        def error(x: np.ndarray) -> np.ndarray:
+            point = self.curve.at(np.asarray(x))
+            return np.asarray(getattr(replace(point, tau=point.tau * shift).limit, name))
+
+        return error
+
+    def smoothed(self, name: str) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Prediction along the curve, which scatters with the tasks that are drawn, smoothed.
+
+        At size d the ratio to the limit is taken at tau d/(d + 1), where the limit diverges as the
+        prediction does.
+        """
+        line = {getattr(point, self.curve.axis): point for point in self.predicted}
+        at = np.array(sorted(line))
+        estimates = [getattr(self.predicted[line[x]], name) for x in at.tolist()]
+        mean = np.array([estimate.mean for estimate in estimates])
+        draws = np.array([estimate.repeats for estimate in estimates])
+        errors = np.array([estimate.standard_error for estimate in estimates])
+        # The scatter of two task sets is hardly known: that of all predictions is taken for each.
+        scatter = np.median(errors / mean * np.sqrt(draws))
+        spread = scatter * mean / np.sqrt(draws)
+        return smooth_line(at, mean, spread, self.limit("icl", self.dim / (self.dim + 1)), np.log)
+
+
+def draw_line(ax: Axes, line: Line, *, width: float = 1.0, **style: Any) -> None:
+    """Draw a line that leaves the picture where it diverges."""
+    (drawn,) = ax.plot(line.x, line.framed, **style)
+    drawn.set(ydata=line.y, linewidth=width * drawn.get_linewidth())
 
 
 def curve_rows(

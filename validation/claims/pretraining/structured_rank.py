@@ -17,7 +17,7 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort, Limit, Rows, call, drawing, exact
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.standard_figure import draw_quantity
+from iclimit.validation.standard_figure import RATIO, draw_quantity
 
 # Tests in the span of the training tasks.
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
@@ -72,9 +72,7 @@ def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Li
     errors.axvline(0.5, color="0.6", linewidth=0.8, zorder=0)
     title = r"$C$ of rank $d/2$, $\tau = 2,\ \alpha = 2,\ \rho = 0.1$"
     finish(errors, "kappa", "test error", title=title, log="x")
-    finish(
-        sizes, "$1/d$", "icl_error", title=r"outside, $\kappa = \infty$; stars: limit", legend=""
-    )
+    finish(sizes, "$1/d$", RATIO, title=r"outside, $\kappa = \infty$; star: limit", legend="")
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     write_key(figure, LEGEND.format(training.dim))
 

@@ -21,7 +21,7 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort, Limit, Rows, call, drawing, exact
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.standard_figure import draw_quantity
+from iclimit.validation.standard_figure import RATIO, draw_quantity
 
 # Tasks of a power law.
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")
@@ -85,9 +85,7 @@ def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Li
     title = r"power law 0.9, $\tau = 2,\ \alpha = 2,\ \rho = 0.01$"
     finish(icl, "kappa", "icl_error", title=title, log="x")
     finish(idg, "kappa", "idg_error", title="training tasks", log="x")
-    finish(
-        sizes, "$1/d$", "icl_error", title=r"misaligned, $\lambda = 0.4$; stars: limit", legend=""
-    )
+    finish(sizes, "$1/d$", RATIO, title=r"misaligned, $\lambda = 0.4$; star: limit", legend="")
     figure.legend(*icl.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     write_key(figure, LEGEND.format(curves["aligned"].dim))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.diagrams.axes import Scale
+from iclimit.axes import Scale
 
 # Least number of points of a drawn curve.
 POINTS = 300

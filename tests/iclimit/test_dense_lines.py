@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iclimit.diagrams.dense_lines import POINTS, dense_line
+from iclimit.dense_lines import POINTS, dense_line
 
 
 def line_of(function, grid):

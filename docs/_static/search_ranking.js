@@ -1,0 +1,69 @@
+/* Ranking of pages in the search: a page need not have all words, and titles weigh more.
+
+Sphinx lists pages that have every word.  Here each word adds to the score of a page: more if few
+pages have it, and by where it stands.  Sphinx's index says whether a page has a word, not how
+often; long pages have most words, so that words of their text count less.  */
+
+/* Weight of a word in the title of the page, in a title within the page, and in its text. */
+const IN_TITLE = 6;
+const IN_HEADING = 3;
+const IN_TEXT = 1;
+/* Factor for words of which only a part was looked for: "diagram" finds "subdiagrams". */
+const PARTLY = 0.4;
+/* Weight of kinds of pages, by the beginnings of their names: guides are read first. */
+const KINDS = [["api/generated/", 0.6], ["api/", 0.7], ["gallery/", 0.8], ["theory/", 0.9]];
+/* Points of a page that has all words in its title. */
+const MOST = 100;
+
+/* Matches of titles and names of functions are on the same scale. */
+Object.assign(Scorer, { title: 60, objNameMatch: 100, objPartialMatch: 30 });
+
+const asList = files => files === undefined ? [] : [files].flat();
+
+/* Files with a word in a table of the index, or else with words of which it is a part. */
+function filesOf(table, word) {
+  if (Object.hasOwn(table, word)) return [asList(table[word]), 1];
+  if (word.length < 4) return [[], 1];
+  const longer = Object.keys(table).filter(term => term.includes(word));
+  return [[...new Set(longer.flatMap(term => asList(table[term])))], PARTLY];
+}
+
+/* Stems of the words of each page's title, and how long a page is relative to the mean. */
+function pageProperties({ titles, terms }) {
+  const stemmer = new Stemmer();
+  const stems = titles.map(title =>
+    new Set(splitQuery(title.toLowerCase()).map(word => stemmer.stemWord(word))));
+  const lengths = titles.map(() => 0);
+  Object.values(terms).forEach(files => asList(files).forEach(file => { lengths[file] += 1; }));
+  const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+  return { stems, lengths: lengths.map(length => length / mean) };
+}
+
+Search.performTermsSearch = (searchTerms, excludedTerms) => {
+  const { terms, titleterms, titles, docnames, filenames } = Search._index;
+  Search.properties ??= pageProperties(Search._index);
+  const { stems, lengths } = Search.properties;
+  const scores = new Map();
+  let possible = 0;
+  const add = (file, points) => scores.set(file, (scores.get(file) ?? 0) + points);
+  searchTerms.forEach(word => {
+    const [inText, textShare] = filesOf(terms, word);
+    const [inHeadings, headingShare] = filesOf(titleterms, word);
+    const known = new Set([...inText, ...inHeadings]).size;
+    if (known === 0) return;
+    const rarity = Math.log(1 + titles.length / known);
+    possible += rarity * IN_TITLE;
+    inText.forEach(file =>
+      add(file, rarity * IN_TEXT * textShare / (0.5 + 0.5 * lengths[file])));
+    inHeadings.forEach(file =>
+      add(file, rarity * headingShare * (stems[file].has(word) ? IN_TITLE : IN_HEADING)));
+  });
+  excludedTerms.forEach(word =>
+    [terms, titleterms].forEach(table =>
+      asList(table[word]).forEach(file => scores.delete(file))));
+  return [...scores].map(([file, points]) => {
+    const kind = KINDS.find(([start]) => docnames[file].startsWith(start))?.[1] ?? 1;
+    const score = MOST * kind * points / possible;
+    return [docnames[file], titles[file], "", null, score, filenames[file], SearchResultKind.text];
+  });
+};
