@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from array_libraries import LIBRARIES
 from evidence_page import write_evidence
 from house import house
 from markup import folded, table
@@ -58,6 +59,7 @@ def write_generated():
     _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "public-names.inc", _public_names())
     _write(folder / "backends.inc", table("24 76", _backends()))
+    _write(folder / "array-libraries.inc", _array_libraries())
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
@@ -181,6 +183,11 @@ def _backends():
     yield "Console, ``--backend``", ", ".join(verbs)
     functions = [f"`{name}`" for name in named if " " not in name]
     yield "Python, ``backend=``", ", ".join(functions)
+
+
+def _array_libraries():
+    """Functions of the theory that take arrays of other libraries."""
+    return ", ".join(f"`iclimit.{name}`" for name in sorted(LIBRARIES)) + ".\n"
 
 
 def _public_names():

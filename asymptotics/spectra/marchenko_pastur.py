@@ -28,7 +28,13 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
+from iclimit.asymptotics.checks import (
+    check_derivative,
+    check_integers,
+    checked,
+    numpy_namespace,
+    real_array,
+)
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, require
 from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
@@ -191,23 +197,28 @@ class MarchenkoPastur(SpectralMeasure):
         """
         check_derivative(derivative, most=2)
         if np.iscomplexobj(z):
+            numpy_namespace({"z": z})
             refuse_masked("z", z)
             if np.any(np.isnan(z)):
                 raise ValueError(f"z must be a number, got {z}")
             return self._stieltjes(np.asarray(z), derivative)
-        z, negative = self._real_point(z)
+        z, _, negative = self._real_point(z)
         if negative:
             value = wishart_resolvent(-z, kappa=1 / self.ratio, derivative=derivative)
             return -value if derivative == 1 else value
+        numpy_namespace({"z": z})
         self._require_outside(z, self.ratio > 1)
         with np.errstate(all="ignore"):
             value = self._stieltjes(np.asarray(z) + 0j, derivative).real
         return np.where(np.isinf(z), 0.0, value)[()]
 
-    def _real_point(self, z: Value) -> tuple[Value, bool]:
-        """Convert a real point; tell whether it is negative, where nothing can go wrong."""
+    def _real_point(self, z: Value) -> tuple[Value, Value, bool]:
+        """Convert a real point, and the ratio; tell whether it is negative.
+
+        Nothing can go wrong at a negative one.
+        """
         math_, values = checked(z=z, ratio=self.ratio)
-        return values.z, math_.violates(values.z, lambda v: v < 0) is None
+        return values.z, values.ratio, math_.violates(values.z, lambda v: v < 0) is None
 
     def _require_outside(self, z: Value, atom: Value) -> None:
         """Raise a ValueError if a real z lies in the support or on an atom at zero."""
@@ -252,9 +263,12 @@ class MarchenkoPastur(SpectralMeasure):
         1.0
         """
         c = self.ratio
-        if not np.iscomplexobj(z):
-            z, negative = self._real_point(z)
+        if np.iscomplexobj(z):
+            numpy_namespace({"z": z})
+        else:
+            z, c, negative = self._real_point(z)
             if not negative:
+                numpy_namespace({"z": z})
                 self._require_outside(z, c < 1)
         scaled = MarchenkoPastur(1 / c).stieltjes(z / c, derivative=derivative)
         return scaled / c ** (1 + derivative)
@@ -288,18 +302,13 @@ class MarchenkoPastur(SpectralMeasure):
         math_, values = checked(snr=snr, ratio=self.ratio, ranges={"snr": "(0, inf]"})
         snr = values.snr
         c = values.ratio
-        w = self._inflation(math_, snr)
+        w = _inflation(math_, snr, c)
         if derivative == 0:
             return math_.finish(math_.log1p(snr / w) + (math_.log(w) - (w - 1) / w) / c)
         eta = 1 / (1 + snr / w)
         if derivative == 1:
             return math_.finish(eta / w)
         return math_.finish(-eta * (1 + c * w * eta) / (w * (snr + w**2)))
-
-    def _inflation(self, math_: Namespace, snr: Value) -> Value:
-        """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
-        with math_.quiet():
-            return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), kappa=1 / self.ratio)
 
     def eta_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
@@ -328,7 +337,8 @@ class MarchenkoPastur(SpectralMeasure):
         point = values.snr
         if math_.violates(point, lambda v: v >= 0) is not None:
             return super().eta_transform(snr, derivative=derivative)
-        w = self._inflation(math_, point)
+        c = values.ratio
+        w = _inflation(math_, point, c)
         eta = 1 / (1 + point / w)
         slope = 1 / (point + w**2)
         if derivative == 0:
@@ -336,7 +346,7 @@ class MarchenkoPastur(SpectralMeasure):
         if derivative == 1:
             return math_.finish(-eta * slope)
         # Sums of positive terms; 2 (1 + c) at gamma = 0.
-        return math_.finish(2 * eta * slope**2 * (1 + self.ratio * w**3 * eta * slope))
+        return math_.finish(2 * eta * slope**2 * (1 + c * w**3 * eta * slope))
 
     def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""R-transform :math:`R(x) = 1/(1 - c x)` or its derivative.
@@ -442,3 +452,9 @@ class MarchenkoPastur(SpectralMeasure):
             np.concatenate([np.zeros_like(c), inner], axis=-1),
             np.concatenate([at_zero, inner_weights], axis=-1),
         )
+
+
+def _inflation(math_: Namespace, snr: Value, ratio: Value) -> Value:
+    """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
+    with math_.quiet():
+        return 1 + ratio * wishart_resolvent(math_.divide(1, snr), kappa=1 / ratio)

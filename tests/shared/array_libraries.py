@@ -1,0 +1,48 @@
+"""Functions of the theory that take arrays of other libraries, CuPy's among them.
+
+The test of all functions keeps the table, and the documentation lists it.
+"""
+
+LIBRARIES = {
+    "depth.final_test_time_error",
+    "depth.online_sgd_errors",
+    "depth.overthinking_ratio",
+    "depth.overthinking_threshold",
+    "depth.scaling_exponents",
+    "depth.untied_power_law_loss",
+    "descent.divergence_rate",
+    "descent.learning_rate_loss",
+    "descent.optimal_learning_rate",
+    "dynamics.effective_init_scale_moments",
+    "dynamics.escape_time",
+    "dynamics.growth_time",
+    "dynamics.merged_attention_loss",
+    "dynamics.merged_drop_time",
+    "dynamics.time_from_pole",
+    "gdpp.one_layer",
+    "pretraining.bayes_error",
+    "pretraining.compute_optimal_pretraining",
+    "pretraining.error_spread",
+    "pretraining.icl_error",
+    "pretraining.idg_error",
+    "pretraining.one_pass_error",
+    "pretraining.task_gap",
+    "pretraining.training_errors",
+    "recurrent.optimal_delta_step",
+    "recurrent.optimal_forgetting",
+    "recurrent.optimal_tracking",
+    "recurrent.tracking_error",
+    "softmax.attention_loss",
+    "softmax.long_context_softmax",
+    "softmax.optimal_softmax",
+    "softmax.softmax_loss",
+    "spectra.FreeSum.r_transform",
+    "spectra.MarchenkoPastur.companion_stieltjes",
+    "spectra.MarchenkoPastur.eta_transform",
+    "spectra.MarchenkoPastur.r_transform",
+    "spectra.MarchenkoPastur.s_transform",
+    "spectra.MarchenkoPastur.shannon_transform",
+    "spectra.MarchenkoPastur.stieltjes",
+    "spectra.wishart_resolvent",
+}
+"""Shelf and name of each; all others refuse such arrays by the name of the argument."""
