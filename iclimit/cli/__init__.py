@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from iclimit.cli.execution import DryRun
 from iclimit.cli.output import check_files
 from iclimit.cli.verbs import GROUPS, VERBS, OneLineParser, add_parser
 from iclimit.files import printable
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = options.run(options) or 0
         sys.stdout.flush()
         return status
+    except DryRun:
+        return 0
     except BrokenPipeError:
         # The reader of a pipe has gone: not an error, and nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

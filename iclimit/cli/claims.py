@@ -6,12 +6,20 @@ import argparse
 import os
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.execution import add_execution, check_execution, execution, open_store
+from iclimit.cli.execution import (
+    DryRun,
+    add_execution,
+    check_execution,
+    execution,
+    open_store,
+    print_placement,
+)
 from iclimit.cli.flags import add_flag
 from iclimit.cli.output import add_output, output, output_file, stated
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
@@ -19,6 +27,7 @@ from iclimit.tables import PICTURES, TABLES
 from iclimit.validation.reference import RECORDS
 
 if TYPE_CHECKING:
+    from iclimit.runs.cell import Cell
     from iclimit.validation.claim import Claim
     from iclimit.validation.reference import Record
     from iclimit.validation.report.run_claims import ClaimResult, ValidationRun
@@ -75,8 +84,9 @@ def validate(options: argparse.Namespace) -> int:
 
     claims = select_claims(options.claims)
     check_execution(options)
-    check_folder(options.out)
-    print(HEADING, flush=True)
+    if not options.dry_run:
+        check_folder(options.out)
+        print(HEADING, flush=True)
     pictures: dict[str, bytes] = {}
     outcome = run_claims(options, claims, finished=partial(show, options, pictures))
     path = write_report(outcome, options.out, pictures)
@@ -118,8 +128,32 @@ def run_claims(options: argparse.Namespace, claims: Sequence[Claim], **more: Any
     from iclimit.validation import validate
 
     where = {"preset": options.preset, "time_limit": options.time_limit, **execution(options)}
+    if options.dry_run:
+        print_cells(options, claims)
+        raise DryRun
+    print_placement(options)
     with open_store(options) as store:
         return validate(claims, store=store, **where, **more)
+
+
+def print_cells(options: argparse.Namespace, claims: Sequence[Claim]) -> None:
+    """Print the cells of claims, and where they would run; each once, and with what it needs."""
+    from iclimit.runs.execution import needed_cells
+    from iclimit.tables import rows_text
+
+    known: set[Cell] = set()
+    rows = []
+    for claim in claims:
+        new = [cell for cell in needed_cells(claim.cells(options.preset)) if cell not in known]
+        known.update(new)
+        gpu = options.backend == "cupy"
+        kinds = Counter((gpu and cell.takes_backend, cell.function.__name__) for cell in new)
+        for (on_gpu, function), count in kinds.items():
+            place = "GPU" if on_gpu else "cores"
+            rows.append(
+                {"claim": claim.name, "where": place, "cells": count, "function": function}
+            )
+    sys.stdout.write(rows_text(rows))
 
 
 def check_folder(folder: Path) -> None:

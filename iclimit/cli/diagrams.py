@@ -12,7 +12,7 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from iclimit.cli.execution import add_execution, execution, open_store
+from iclimit.cli.execution import DryRun, add_execution, execution, open_store
 from iclimit.cli.flags import add_flag
 from iclimit.cli.output import add_output, output
 from iclimit.cli.values import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from iclimit.diagrams.curves import Curves
     from iclimit.diagrams.phases import PhaseDiagram
+    from iclimit.diagrams.planning import Plan
     from iclimit.notation import Parameter
     from iclimit.runs.store import RunStore
 
@@ -151,15 +152,24 @@ def diagram_options(
     if options.simulate is not None:
         simulation |= options.simulate
         simulation |= {"time_limit": options.time_limit} if options.time_limit else {}
+    elif options.dry_run:
+        raise ValueError("--dry-run needs --simulate: without it nothing is simulated")
     elif simulation:
         raise ValueError(f"--{min(simulation).replace('_', '-')} needs --simulate")
     return {
         **execution(options),
         **{name: getattr(options, name) for name in ("quantity", *SPECTRA, "normalize")},
         "simulation": simulation or None,
-        "announce": partial(print, file=sys.stderr),
+        "announce": partial(_announce, dry_run=options.dry_run),
         **given,
     }
+
+
+def _announce(plan: Plan, *, dry_run: bool) -> None:
+    """Print what simulations will cost, and end there if that is all that is wanted."""
+    print(plan, file=sys.stderr)
+    if dry_run:
+        raise DryRun
 
 
 def _curve_flags(parser: OneLineParser) -> None:

@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 PLACE = ("rng", "backend", "checkpoint", "progress")
 
 
+class DryRun(Exception):
+    """Ends a verb where it would begin to compute; what and where has been printed."""
+
+
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add --seed, --backend, --jobs, --scheduler, --time-limit, --store and --no-store."""
+    """Add --seed, --backend, --jobs, --scheduler, --time-limit, --dry-run, --store, --no-store."""
     add_flag(parser, "rng")
     add_flag(parser, "backend", ('{"numpy", "cupy"}', ""), default="numpy")
     add_flag(parser, "jobs", default=-1)
     add_flag(parser, "scheduler")
     add_flag(parser, "time_limit")
+    text = "list what would be simulated and where, and simulate nothing"
+    parser.add_argument("--dry-run", action="store_true", help=text)
     add_recording(parser)
 
 
@@ -58,6 +64,16 @@ def execution(options: argparse.Namespace) -> dict[str, Any]:
     check_execution(options)
     where = {name: getattr(options, name) for name in ("jobs", "backend", "scheduler", "rng")}
     return where | {"progress": sys.stderr.isatty()}
+
+
+def print_placement(options: argparse.Namespace) -> None:
+    """Say on standard error where cells run, unless it is on the cores of this machine."""
+    from iclimit.runs.execution import placement
+
+    scheduler = getattr(options, "scheduler", None)
+    jobs = getattr(options, "jobs", 1)
+    if text := placement(jobs=jobs, backend=options.backend, scheduler=scheduler):
+        print(text, file=sys.stderr)
 
 
 def store_path(options: argparse.Namespace) -> Path:
@@ -107,6 +123,7 @@ def run_training(
     from iclimit.runs.execution import run_recorded
 
     check_execution(options)
+    print_placement(options)
     known = {name: value for name, value in settings.items() if name not in PLACE}
     known |= identity
     with open_store(options) as store:

@@ -41,6 +41,8 @@ class Plan:
         Processes; None for a cluster.
     largest_dimension : int or None
         Largest d at which as many cells fit into the free memory; None for a cluster.
+    on_gpu : int
+        Cells for the process with the GPU, whose memory is meant then.
     """
 
     cells: int
@@ -49,6 +51,7 @@ class Plan:
     memory_bytes: int
     workers: int | None
     largest_dimension: int | None
+    on_gpu: int = 0
 
     def __str__(self) -> str:
         seconds = in_units(self.seconds, TIMES)
@@ -57,8 +60,13 @@ class Plan:
         if self.workers is None:
             shared = "on one core like this machine's, to be shared by those of the cluster"
             return f"{head} {shared}, and {memory} in each"
-        workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
         fits = f"there is memory for d up to {self.largest_dimension}"
+        if self.on_gpu:
+            rest = f"{self.cells - self.on_gpu} on the cores at the same time"
+            return (
+                f"{head} at most, {self.on_gpu} on the GPU with {memory} in each, {rest}; {fits}"
+            )
+        workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
         return f"{head} and {memory} in each of {workers}; {fits}"
 
 
@@ -87,36 +95,39 @@ def plan_cells(
     Raises
     ------
     ValueError
-        If a cell does not fit into the free memory of this machine.
+        If a cell does not fit into the free memory of this machine, or of its GPU with "cupy".
     """
-    workers: int | None = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
+    workers: int | None = joblib.cpu_count() if jobs == -1 else jobs
     if scheduler is not None or dask_client() is not None:
         workers = None
+    gpu = backend == "cupy" and workers is not None
     runs = [cell.keywords for cell in cells if cell.function is simulate_errors]
     needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
     memory, largest = max(needs)
     fits = None
     if workers is not None:
-        free = free_memory() / workers
+        free = free_memory("cupy") if gpu else free_memory() / workers
         at = [(run["prompts"] / run["dim"] ** 2, run["tasks"] / run["dim"]) for run in runs]
         fits = min(largest_dimension(tau=tau, kappa=kappa, memory=free) for tau, kappa in at)
         if memory > free:
-            allowed = f"at most {fits} for {workers} processes in the free memory"
-            raise ValueError(f"dim must be {allowed}, got {largest}")
-    seconds = 0.0
+            where = "on the GPU" if gpu else f"for {workers} processes in the free memory"
+            raise ValueError(f"dim must be at most {fits} {where}, got {largest}")
+    # On the cores, and in the process with the GPU.
+    seconds = {False: 0.0, True: 0.0}
     recorded = 0
     for cell in cells:
         batches = [] if store is None else store.find(cell.identity(rng, backend))
         missing = max(0, (cell.repeats or 1) - sum(batch.count for batch in batches))
-        seconds += _seconds(cell, missing) if missing else 0.0
+        seconds[gpu and cell.takes_backend] += _seconds(cell, missing) if missing else 0.0
         recorded += missing == 0
-    if workers is not None:
-        seconds = seconds / workers + (_START if workers > 1 and recorded < len(cells) else 0.0)
-    return Plan(len(cells), recorded, seconds, memory, workers, fits)
+    start = _START if workers is not None and workers > 1 and recorded < len(cells) else 0.0
+    longest = max(seconds[False] / (workers or 1), seconds[True]) + start
+    on_gpu = sum(cell.takes_backend for cell in cells) if gpu else 0
+    return Plan(len(cells), recorded, longest, memory, workers, fits, on_gpu)
 
 
 def _seconds(cell: Cell, count: int) -> float:
-    """Time of so many repeats of a cell on one core."""
+    """Time of so many repeats of a cell on one core, which a GPU does not need longer for."""
     if cell.function is simulate_errors:
         return estimate_cost(**cell.keywords | {"repeats": count}).seconds
     stated = dict(cell.parameters)

@@ -19,7 +19,7 @@ import joblib
 
 from iclimit.runs.cell import Cell, check_derived
 from iclimit.runs.store import RunStore, StoredBatch
-from iclimit.runs.workers import Computed, Workers
+from iclimit.runs.workers import Computed, Workers, dask_client
 
 Result = TypeVar("Result")
 
@@ -79,8 +79,9 @@ def run_cells(
     rng : int >= 0
         Root of all random numbers.
     jobs : int
-        Worker processes; -1 for all cores, 1 to compute in this process.  With "cupy" one
-        process is used, with Dask what the cluster has.
+        Worker processes; -1 for all cores, 1 to compute in this process.  With "cupy" one process
+        more holds the GPU and computes the cells that choose a backend.  With Dask there are as
+        many as the cluster has.
     backend : str
         What cells that can choose get as ``backend``.
     store : RunStore, optional
@@ -126,11 +127,51 @@ def run_cells(
     limit = math.inf if time_limit is None else time_limit
     if not isinstance(limit, Real) or isinstance(limit, bool) or not limit > 0:
         raise ValueError(f"time_limit must be a number of seconds > 0, got {limit!r}")
-    count = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else int(jobs)
+    count = joblib.cpu_count() if jobs == -1 else int(jobs)
     if count == 1 and limit == math.inf:
         count = 0  # no process but this one, which could not abandon a cell
-    sweep = _Sweep(int(rng), backend, store, batch_repeats)
-    return _run(cells, sweep, lambda: Workers(count, scheduler), float(limit), ahead=count > 0)
+    gpu = backend == "cupy" and count > 0 and scheduler is None and dask_client() is None
+    sweep = _Sweep(int(rng), backend, store, batch_repeats, gpu)
+
+    def open_workers() -> Workers:
+        return Workers(count, scheduler, gpu=gpu)
+
+    return _run(cells, sweep, open_workers, float(limit), ahead=count > 0)
+
+
+def placement(*, jobs: int, backend: str, scheduler: str | None = None) -> str:
+    """Where cells run, in words; empty where all run on the cores of this machine.
+
+    Examples
+    --------
+    >>> from iclimit.runs.execution import placement
+    >>> print(placement(jobs=4, backend="cupy"))
+    GPU: one process, for what chooses a backend (kernels compile at its first calls, for seconds)
+    cores: 4 processes, for all else at the same time
+    """
+    if scheduler is not None or dask_client() is not None:
+        return "cluster: all, with the GPU of each worker" if backend == "cupy" else "cluster: all"
+    if backend != "cupy":
+        return ""
+    count = joblib.cpu_count() if jobs == -1 else jobs
+    if count == 1:
+        return "this process: all, on the GPU what chooses a backend"
+    return (
+        "GPU: one process, for what chooses a backend (kernels compile at its first calls, for "
+        f"seconds)\ncores: {count} processes, for all else at the same time"
+    )
+
+
+def needed_cells(cells: Iterable[Cell]) -> list[Cell]:
+    """Cells and those they need, of equal ones the first."""
+    found: dict[Cell, None] = {}
+    unseen = deque(cells)
+    while unseen:
+        cell = unseen.popleft()
+        if cell not in found:
+            found[cell] = None
+            unseen.extend(cell.needs)
+    return list(found)
 
 
 def run_recorded(
@@ -209,9 +250,12 @@ def _recall(store: RunStore | None, cell: Cell, identity: str) -> _Recalled:
 
 
 def _submit(running: dict[Future, _Batch], workers: Workers, sweep: _Sweep) -> None:
-    """Give the workers as many batches as they have room for."""
-    while len(running) < workers.room and (batch := sweep.next_batch()):
-        running[workers.submit(*sweep.job(batch))] = batch
+    """Give the workers as many batches as they have room for, on the cores and on the GPU."""
+    for gpu, room in workers.room.items():
+        count = sum(sweep.on_gpu(batch.work.cell) == gpu for batch in running.values())
+        while count < room and (batch := sweep.next_batch(gpu)):
+            running[workers.submit(*sweep.job(batch), gpu=gpu)] = batch
+            count += 1
 
 
 def _run(
@@ -232,9 +276,9 @@ def _run(
     workers = None
     running: dict[Future, _Batch] = {}
     try:
-        while asking or running or sweep.ready or sweep.reported:
+        while asking or running or sweep.waiting or sweep.reported:
             asking = asking and sweep.ask_next(unasked)
-            if sweep.ready and (ahead or not asking):
+            if sweep.waiting and (ahead or not asking):
                 workers = workers or open_workers()
                 _submit(running, workers, sweep)
             yield from sweep.outcomes()  # with the workers busy, as the caller may take its time
@@ -319,11 +363,16 @@ class _Sweep:
     backend: str
     store: RunStore | None
     batch_repeats: Callable[[Cell], int] | None
+    # Whether cells that choose a backend have a process of their own.
+    gpu: bool = False
     # The first cell that was asked for, of each statement and number of repeats.
     known: dict[Cell, Cell] = field(default_factory=dict)
     # The first of each identity, with which the derived values of the others must agree.
     stated: dict[str, Cell] = field(default_factory=dict)
-    ready: deque[_Work] = field(default_factory=deque)
+    # What can be computed now, on the cores (False) and on the GPU (True).
+    ready: dict[bool, deque[_Work]] = field(
+        default_factory=lambda: {False: deque(), True: deque()}
+    )
     # Cells that are not finished yet, by identity.
     works: dict[str, _Work] = field(default_factory=dict)
     # Cells that are finished and not on record, by identity.
@@ -358,22 +407,32 @@ class _Sweep:
             for need in dict.fromkeys(cell.needs):
                 self.ask(need, work)
             if not cell.needs:
-                self.ready.append(work)
+                self.ready[self.on_gpu(cell)].append(work)
         elif work.repeats is not None and cell.repeats is not None and work.batches is None:
             work.repeats = max(work.repeats, cell.repeats)
         work.wanted_by.append((cell, by))
 
-    def next_batch(self) -> _Batch | None:
-        """Next batch to compute; None if there is none yet."""
-        while self.ready:
-            work = self.ready.popleft()
+    def on_gpu(self, cell: Cell) -> bool:
+        """Whether a cell is for the process with the GPU."""
+        return self.gpu and cell.takes_backend
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something can be computed now."""
+        return any(self.ready.values())
+
+    def next_batch(self, gpu: bool) -> _Batch | None:
+        """Next batch to compute on the cores or on the GPU; None if there is none yet."""
+        ready = self.ready[gpu]
+        while ready:
+            work = ready.popleft()
             if work.batches is None:
                 self._start(work)
             if work.batches:
                 batch = work.batches.popleft()
                 work.running += 1
                 if work.batches:
-                    self.ready.appendleft(work)
+                    ready.appendleft(work)
                 return batch
         return None
 
@@ -470,7 +529,7 @@ class _Sweep:
         else:
             by.results[cell] = outcome.result
             if all(need in by.results for need in by.cell.needs):
-                self.ready.appendleft(by)
+                self.ready[self.on_gpu(by.cell)].appendleft(by)
 
 
 def _gaps(parts: Sequence[StoredBatch | _Part], repeats: int | None) -> Iterator[tuple[int, int]]:

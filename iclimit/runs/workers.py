@@ -1,6 +1,9 @@
 """Where jobs run: in this process, in worker processes, or on a Dask cluster.
 
-All three are executors of `concurrent.futures` (the processes are those of joblib), so that one
+One more process may hold a GPU: it computes what chooses a backend, while the others compute the
+rest.
+
+All of these are executors of `concurrent.futures` (the processes are those of joblib), so that one
 loop serves them.  `joblib.Parallel` would serve them too, but with Dask it waits forever for a
 task whose worker has died (joblib 1.6), and it takes tasks in threads that must not use the store.
 
@@ -14,6 +17,7 @@ import os
 import pickle
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +28,7 @@ from typing import Any, NamedTuple
 
 import joblib
 import scipy.linalg  # noqa: F401  its BLAS must be loaded before its threads can be limited
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import get_reusable_executor, process_executor
 from threadpoolctl import threadpool_limits
 
 from iclimit.extras import import_extra
@@ -62,6 +66,7 @@ def compute(cell: Cell, root: int, results: Mapping[Cell, Any], extra: dict[str,
         value = cell.run(root, results=results, **extra)
     except (Exception, SystemExit) as error:
         value = _movable(error)
+    free_gpu()
     return Computed(value, time.perf_counter() - start, platform.node())
 
 
@@ -75,6 +80,12 @@ def _movable(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else text
 
 
+def free_gpu() -> None:
+    """Give the memory of the GPU back, for a cell of other shapes."""
+    if cupy := sys.modules.get("cupy"):
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
 class Workers:
     """Somewhere to run jobs: a cluster if there is one, processes, or this process.
 
@@ -84,6 +95,8 @@ class Workers:
         Worker processes; 0 to run jobs here, while they are submitted.
     scheduler : str, optional
         Address of a Dask scheduler.
+    gpu : bool
+        Whether one more process computes what chooses a backend.  It lives until `close`.
 
     Raises
     ------
@@ -93,15 +106,15 @@ class Workers:
         If the scheduler does not answer.
     """
 
-    def __init__(self, jobs: int, scheduler: str | None) -> None:
+    def __init__(self, jobs: int, scheduler: str | None, *, gpu: bool = False) -> None:
         self._own_client = None if scheduler is None else _connect(scheduler)
         self._client = self._own_client or dask_client()
-        # Jobs to have in flight.
-        self.room = math.inf if self._client else max(1, AHEAD * jobs)
-        self._executor: Executor
+        # Jobs to have in flight, on the cores (False) and in the process with the GPU (True).
+        self.room = {False: math.inf if self._client else max(1, AHEAD * jobs)}
+        self._executors: dict[bool, Executor] = {}
         self._submitting: Callable[[], AbstractContextManager[None]] = nullcontext
         if self._client:
-            self._executor = self._client.get_executor(pure=False)
+            self._executors[False] = self._client.get_executor(pure=False)
         elif jobs:
             from multiprocessing import resource_tracker
 
@@ -109,18 +122,23 @@ class Workers:
             self._submitting = deferred_interrupts
             remove_abandoned(_SHARED)
             claim_semaphores(_SHARED)
-            self._executor = get_reusable_executor(
+            self._executors[False] = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
             )
+            if gpu:
+                self.room[True] = AHEAD
+                self._executors[True] = process_executor.ProcessPoolExecutor(
+                    1, env=_ONE_THREAD, initializer=_hold_gpu, initargs=(os.getpid(),)
+                )
         else:
-            self._executor = _ThisProcess()
+            self._executors[False] = _ThisProcess()
 
-    def submit(self, cell: Cell, *job: object) -> Future:
-        """Begin a job, with the arguments of `compute`."""
+    def submit(self, cell: Cell, *job: object, gpu: bool = False) -> Future:
+        """Begin a job, with the arguments of `compute`, on the cores or on the GPU."""
         run: tuple[Any, ...] = (_compute_there, cell.version) if self._client else (compute,)
         try:
             with self._submitting():
-                return self._executor.submit(*run, cell, *job)
+                return self._executors[gpu].submit(*run, cell, *job)
         except BrokenExecutor as error:  # a worker has died in the meantime; `result` says so
             broken: Future = Future()
             broken.set_exception(error)
@@ -152,10 +170,12 @@ class Workers:
 
     def close(self, *, unfinished: bool) -> None:
         """Leave, and end what is unfinished."""
-        if unfinished:
-            for process in list(getattr(self._executor, "_processes", {}).values()):
-                process.terminate()
-            self._executor.shutdown(wait=not self._client)
+        for gpu, executor in self._executors.items():
+            if unfinished:
+                for process in list(getattr(executor, "_processes", {}).values()):
+                    process.terminate()
+            if unfinished or gpu:
+                executor.shutdown(wait=not self._client)
         if self._own_client:
             self._own_client.close()
 
@@ -246,6 +266,12 @@ def _follow(parent: int) -> None:
     """Leave Ctrl-C, which reaches all processes of a terminal, to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _hold_gpu(parent: int) -> None:
+    """Stay alive whatever memory a job leaves: a new process would load CUDA and compile again."""
+    process_executor._MAX_MEMORY_LEAK_SIZE = math.inf
+    _follow(parent)
 
 
 def _end_with(parent: int) -> None:

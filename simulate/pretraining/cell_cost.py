@@ -381,8 +381,11 @@ def largest_dimension(
     return bisect_left(range(1, LARGEST), True, key=too_large)
 
 
-def free_memory() -> int:
-    """Bytes of memory that can be allocated without swapping."""
+def free_memory(backend: str = "numpy") -> int:
+    """Bytes that can be allocated: of memory without swapping, or of the GPU's."""
+    if backend == "cupy":
+        free, _ = get_backend(backend).xp.cuda.runtime.memGetInfo()
+        return int(free)
     return int(psutil.virtual_memory().available)
 
 

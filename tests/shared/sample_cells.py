@@ -30,6 +30,17 @@ def number(*, rng, of, log="", nap=0):
     return float(np.random.default_rng(rng).standard_normal())
 
 
+# What `placed` has left in memory.
+LEFT = []
+
+
+def placed(*, rng, of, leaves=0, nap=0, backend="numpy"):  # noqa: ARG001
+    """Backend and number of the process, in which so many numbers are left behind."""
+    LEFT.append(np.ones(leaves))
+    time.sleep(nap)
+    return f"{backend} {os.getpid()}"
+
+
 def total(*, rng, parts):  # noqa: ARG001
     """Sum over the results of other cells, however nested."""
     return sum(map(_sum, parts)) if isinstance(parts, tuple) else _sum(parts)

@@ -65,6 +65,20 @@ def test_cells_that_do_not_fit_are_refused(monkeypatch):
         plan_cells(cells, jobs=3, **options)
 
 
+def test_a_gpu_computes_runs_while_the_cores_predict(monkeypatch):
+    free = {"cupy": 2 * cell_memory(dim=20, prompts=800)}
+    monkeypatch.setattr(planning, "free_memory", free.get)
+    cells = cells_of([POINT], Simulation((20,), jobs=1))
+    options = {"rng": 0, "jobs": 3, "backend": "cupy", "store": None}
+    plan = plan_cells(cells, **options)
+    assert (plan.cells, plan.on_gpu) == (2, 1)
+    assert "at most, 1 on the GPU with" in str(plan)
+    assert "1 on the cores at the same time" in str(plan)
+    free["cupy"] = 1000
+    with pytest.raises(ValueError, match=r"dim must be at most \d+ on the GPU, got 20"):
+        plan_cells(cells, **options)
+
+
 def test_a_cluster_shares_what_one_core_would_take(monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 0)
     # The speed of this machine would decide between seconds and minutes.

@@ -8,19 +8,20 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import joblib
 import pytest
 from refusals import type_error, value_error
-from sample_cells import blas_threads, blocks_interrupts, dies, draws, fails, number, total
+from sample_cells import blas_threads, blocks_interrupts, dies, draws, fails, number, placed, total
 from started_commands import PATIENCE, POLL
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import encode
-from iclimit.runs.execution import check_run, run_cells
+from iclimit.runs.execution import check_run, placement, run_cells
 from iclimit.runs.store import RunStore
-from iclimit.runs.workers import remove_abandoned
+from iclimit.runs.workers import free_gpu, remove_abandoned
 
 DRAWS = [Cell.of(draws, size=i, repeats=5) for i in range(4)]
 NUMBERS = [Cell.of(number, of=i) for i in range(8)]
@@ -210,6 +211,47 @@ def test_ctrl_c_is_not_for_workers_even_while_they_start():
     [outcome] = run_cells([Cell.of(blocks_interrupts)], rng=0, jobs=2)
     assert outcome.result is True
     assert not blocks_interrupts(rng=0)
+
+
+# Numbers of 400 MB: joblib ends a process that has kept 300 MB for a second.
+MANY = 50_000_000
+
+
+def test_one_process_holds_the_gpu_while_the_cores_compute_the_rest():
+    first = Cell.of(placed, of=0, leaves=MANY, nap=1.2)
+    chosen = [first, Cell.of(placed, of=1), Cell.of(placed, of=2)]
+    needed = Cell.of(total, parts=(NUMBERS[0], 1.0))
+    outcomes = list(run_cells([*chosen, *NUMBERS, needed], rng=0, jobs=2, backend="cupy"))
+    results = {outcome.cell: outcome.result for outcome in outcomes}
+    assert len({results[cell] for cell in chosen}) == 1
+    assert results[first].startswith("cupy ")
+    assert results[first] != f"cupy {os.getpid()}"
+    assert results[needed] == results[NUMBERS[0]] + 1.0
+    # The cores did not wait for the process with the GPU, whose first cell takes longest.
+    assert {outcome.cell for outcome in outcomes[:-3]} == {*NUMBERS, needed}
+
+
+def test_one_process_is_enough_for_a_gpu_with_one_job():
+    cells = [Cell.of(placed, of=0), Cell.of(placed, of=1)]
+    outcomes = run_cells(cells, rng=0, jobs=1, backend="cupy")
+    assert [outcome.result for outcome in outcomes] == [f"cupy {os.getpid()}"] * 2
+
+
+def test_where_cells_run_in_words():
+    assert placement(jobs=2, backend="numpy") == ""
+    assert "GPU: one process" in placement(jobs=2, backend="cupy")
+    assert "cores: 2 processes" in placement(jobs=2, backend="cupy")
+    assert "this process" in placement(jobs=1, backend="cupy")
+    assert "cluster" in placement(jobs=2, backend="cupy", scheduler="tcp://10.0.0.1:8786")
+
+
+def test_memory_of_the_gpu_is_given_back(monkeypatch):
+    calls = []
+    pool = SimpleNamespace(free_all_blocks=lambda: calls.append("freed"))
+    cupy = SimpleNamespace(get_default_memory_pool=lambda: pool)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    free_gpu()
+    assert calls == ["freed"]
 
 
 def test_bad_arguments():
