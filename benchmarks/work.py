@@ -709,3 +709,42 @@ def cost_estimates(seed: int) -> dict[str, float]:
         total += true
         ratios.append(estimated / true)
     return {"seconds": total, "least": min(ratios), "median": median(ratios), "most": max(ratios)}
+
+
+# Rows of a table of results: d, l, k, n, rho, ridge.
+TABLE = (
+    (12, 24, 8, 250, 0.1, 0.05),
+    (12, 12, 6, 200, 0.2, 0.1),
+    (16, 32, 12, 400, 0.2, 0.02),
+    (16, 16, 8, 200, 0.3, 0.1),
+    (16, 64, 32, 300, 0.1, 0.05),
+    (20, 40, 10, 600, 0.2, 0.05),
+    (12, 48, 12, 400, 0.2, 0.05),
+    (12, 24, 24, 300, 0.3, 0.2),
+)
+
+# Wrong factors of the ICL error by row.
+WRONG = {3: 1.5, 7: 0.7}
+
+
+def explanations(seed: int) -> dict[str, float]:
+    """Check of a table of eight rows with two wrong ones; the share of these that are named."""
+    from iclimit.simulate.pretraining import simulate_errors
+    from iclimit.validation import check_runs
+
+    rows = []
+    for number, sizes in enumerate(TABLE, start=1):
+        names = ("dim", "context", "tasks", "prompts", "rho", "ridge")
+        setting = dict(zip(names, sizes, strict=True))
+        errors = simulate_errors(**setting, rng=100 * seed + number, repeats=24)
+        row: dict[str, float] = {**setting, "runs": 24}
+        row["icl"] = errors.icl.mean * WRONG.get(number, 1.0)
+        row["icl_se"] = errors.icl.standard_error
+        row["idg"] = errors.idg.mean
+        row["idg_se"] = errors.idg.standard_error
+        rows.append(row)
+    start = time.process_time()
+    check = check_runs(rows)
+    seconds = time.process_time() - start
+    named = check.fits[0].left_out if check.fits else ()
+    return {"seconds": seconds, "named": len(set(named) & set(WRONG)) / len(WRONG)}

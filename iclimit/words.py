@@ -41,7 +41,9 @@ def measured(estimate: Estimate) -> str:
     return f"{estimate.mean:.6g}" if known else str(estimate)
 
 
-def percent(share: float | Estimate, digits: int = 2, *, most: float = math.inf) -> str:
+def percent(
+    share: float | Estimate, digits: int = 2, *, least: float = 0.0, most: float = math.inf
+) -> str:
     """Return a share in per cent: of an estimate with its standard error, and a dash for none.
 
     Parameters
@@ -50,8 +52,8 @@ def percent(share: float | Estimate, digits: int = 2, *, most: float = math.inf)
         Infinite or NaN if there is none.
     digits : int
         Digits of a number.
-    most : float
-        Larger numbers are "more than" this.
+    least, most : float
+        Smaller numbers are "less than" this, larger ones "more than" that.
 
     Examples
     --------
@@ -65,6 +67,8 @@ def percent(share: float | Estimate, digits: int = 2, *, most: float = math.inf)
         return f"{measured(share.scaled(100))} %"
     if not share < most:
         return "-" if math.isinf(most) else f"more than {100 * most:g} %"
+    if share < least:
+        return f"less than {100 * least:g} %"
     return f"{100 * share:.{digits}g} %"
 
 

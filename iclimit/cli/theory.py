@@ -126,6 +126,7 @@ def schedule(options: argparse.Namespace) -> None:
       iclimit schedule --steps 3 --latex
     """
     from iclimit.asymptotics import descent
+    from iclimit.words import percent
 
     if (options.steps is None) == (options.rates is None):
         raise ValueError("give either --steps or --rates")
@@ -141,7 +142,15 @@ def schedule(options: argparse.Namespace) -> None:
         raise ValueError("--method is for --steps, not for given --rates")
     kind = "given" if options.steps is None else options.method
     compute = getattr(descent, f"{kind}_schedule")
-    output(options, compute(**arguments(options, compute)))
+    found = compute(**arguments(options, compute))
+    output(options, found)
+    if options.format == "text":
+        steps = len(found.rates)
+        print(
+            f"\n{steps} step{'' if steps == 1 else 's'}: {percent(float(found.loss), 4)} of the loss of "
+            f"predicting 0; no method with as many products has less than "
+            f"{percent(float(found.lower_bound), 4)}"
+        )
 
 
 def _gdpp_flags(parser: argparse.ArgumentParser) -> None:

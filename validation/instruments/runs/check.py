@@ -41,6 +41,7 @@ from iclimit.validation.instruments.runs.possible import Impossible, impossible_
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, limits, predict
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.verdict import Verdict
+from iclimit.words import percent
 
 TASK_SETS = ("many", "one")
 
@@ -59,8 +60,8 @@ HARDLY_TOLD = 0.1
 # Larger z are printed as larger than this: what they are depends on the tails of all laws.
 LARGEST_Z = 99.9
 
-# Smaller deviations that would have been noticed, in per cent, are printed as smaller than this.
-LEAST_NOTICED = 0.01
+# Smaller deviations that would have been noticed are printed as smaller than this.
+LEAST_NOTICED = 1e-4
 
 # Headings of the printed table, and what its sizes are called in the notation.
 SIZES = {"d": "dim", "l": "context", "k": "tasks", "n": "prompts"}
@@ -230,7 +231,7 @@ class RunCheck(Result):
                     f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
                 )
         noticed = ", ".join(
-            f"{_percent(value)} of {name.upper()}"
+            f"{percent(value, least=LEAST_NOTICED)} of {name.upper()}"
             for name, value in self.resolutions.items()
             if math.isfinite(value)
         )
@@ -300,12 +301,6 @@ def _z_in_words(z: float) -> str:
     if abs(z) <= LARGEST_Z:
         return f"= {z:.1f}"
     return f"> {LARGEST_Z:.0f}" if z > 0 else f"< -{LARGEST_Z:.0f}"
-
-
-def _percent(share: float) -> str:
-    """A share in per cent."""
-    percent = 100 * share
-    return f"{percent:.2g} %" if percent >= LEAST_NOTICED else f"less than {LEAST_NOTICED} %"
 
 
 def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
