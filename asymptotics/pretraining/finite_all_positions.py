@@ -174,7 +174,7 @@ def position_errors_at_size(
     ...     dim=16, positions=range(8, 33), prompts=64, tasks=8, rho=0.1, ridge=0.1, balanced=True
     ... )
     >>> run.icl[[0, -1]].round(4), run.idg[[0, -1]].round(4)
-    (array([1.8072, 1.0018]), array([1.2064, 0.4012]))
+    (array([1.4401, 1.0018]), array([0.805 , 0.4012]))
     """
     check_integers(dim=dim, prompts=prompts)
     seen = _checked_positions(positions)

@@ -123,7 +123,7 @@ def sequence_worth(
     >>> from iclimit.asymptotics.pretraining import sequence_worth
     >>> worth = sequence_worth(alpha=[1, 2, 8], rho=0.1, normalization="length")
     >>> worth.efficiency.round(3), worth.prompts.round(2)
-    (array([0.888, 0.744, 0.416]), array([0.89, 1.49, 3.33]))
+    (array([0.889, 0.745, 0.417]), array([0.89, 1.49, 3.33]))
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     _, values = checked(
