@@ -112,7 +112,7 @@ def position_errors_at_size(
     dim: int,
     positions: Sequence[int],
     prompts: int,
-    tasks: float,
+    tasks: int | float,
     rho: float,
     ridge: float,
     normalization: str = "mean",
