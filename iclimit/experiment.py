@@ -451,7 +451,7 @@ class Experiment:
         if not isinstance(training, SGD):
             found |= vars(training)
         if isinstance(self.loss, AllPositions):
-            found["nu"] = self.prompts / self.dim
+            found["sequence_ratio"] = self.prompts / self.dim
         if problem.context != self.problem.context:
             found["test_alpha"] = problem.context / self.dim
         if problem.noise_variance != self.problem.noise_variance:

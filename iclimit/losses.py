@@ -52,7 +52,7 @@ class AllPositions:
     >>> from iclimit import AllPositions, Experiment, Problem, Ridge
     >>> law = Problem(16, 32, tasks=8, noise_variance=0.1, task_law="sphere")
     >>> run = Experiment(law, prompts=64, loss=AllPositions(first=8), training=Ridge(0.1))
-    >>> run.loss.positions(32)[[0, -1]], run.limit["nu"]
+    >>> run.loss.positions(32)[[0, -1]], run.limit["sequence_ratio"]
     (array([ 8, 32]), 4.0)
     """
 

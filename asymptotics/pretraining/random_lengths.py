@@ -154,7 +154,7 @@ def random_length_errors(
     >>> point = {"tau": 2, "kappa": 0.5, "rho": 0.1, "ridge": 0.02}
     >>> errors = random_length_errors(**point, alphas=[0.5, 1, 2], test_alpha=[1, 2])
     >>> errors.icl.round(4)
-    array([1.4107, 1.1794])
+    array([1.4344, 1.203 ])
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     lengths = parse_array("alphas", alphas, (None,))

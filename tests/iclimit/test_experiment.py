@@ -285,7 +285,7 @@ def test_losses_and_their_keywords():
     assert "model=Reduced(normalization='length')" in repr(run)
     np.testing.assert_allclose(loss.shares(6), [0.2, 0.2, 0.2, 0.4], rtol=1e-12)
     np.testing.assert_array_equal(loss.positions(6), [3, 4, 5, 6])
-    assert run.limit["nu"] == 60 / 8
+    assert run.limit["sequence_ratio"] == 60 / 8
     lengths = RandomLength((2, 6), (0.25, 0.75))
     run = RUN.with_(loss=lengths)
     flat = {"lengths": (2, 6), "length_probabilities": (0.25, 0.75)}
