@@ -239,10 +239,11 @@ def predicted_position_errors(run: Experiment) -> Prediction:
     blocks = _counts(run.prompts, tasks, dim, balanced=run.balanced)
     system = System(places, rho, float(training.ridge), run.prompts / dim, blocks)
     trained = _Trained.of(system, dim, tasks / dim)
-    tested = run.tests.problem.context
-    factor = 1.0 if run.model.normalization == "mean" else tested / run.problem.context
-    errors = trained.errors(np.array([factor]), np.array([tested]))
-    return Prediction(NAMES, np.transpose(errors), np.array([trained.uncertainty]))
+    # Contexts of the tests, and those of training, which the IDG error keeps.
+    tested = np.array([run.tests.problem.context, run.problem.context])
+    factors = np.ones(2) if run.model.normalization == "mean" else tested / tested[1]
+    icl, idg = trained.errors(factors, tested)
+    return Prediction(NAMES, np.array([[icl[0], idg[1]]]), np.array([trained.uncertainty]))
 
 
 def _checked_positions(positions: Sequence[int]) -> np.ndarray:

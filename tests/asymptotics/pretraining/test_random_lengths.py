@@ -245,7 +245,7 @@ def test_runs_of_sequences_are_within_the_stated_doubt(setting):
         training=Ridge(ridge),
         model=Reduced(normalization=normalization),
     )
-    longer = Test(law.with_fresh_tasks(context=40, noise_variance=0.3))
+    longer = Test(law.with_fresh_tasks(context=40))
     for tested in (run, run.with_(test=longer)):
         prediction = predict(tested)
         simulated = sample(tested, rng=1, repeats=40)
@@ -260,6 +260,6 @@ def test_sequences_that_are_not_predicted_are_refused_by_name():
     run = Experiment(law, prompts=48, loss=AllPositions(), training=Ridge(0.1))
     value_error("spread must be False for AllPositions", predict, run, spread=True)
     value_error("training must be Ridge here", predict, run.with_(training=Flow(1.0)))
-    weighted = run.with_(loss=AllPositions(23, (1, 2)))
-    value_error("weights of AllPositions must be None", predict, weighted)
+    noisy = run.with_(test=Test(law.with_fresh_tasks(noise_variance=0.2)))
+    value_error("tests must have the noise_variance of training", predict, noisy)
     value_error("ridge must be", predict, run.with_(training=Ridge(0.0)))
