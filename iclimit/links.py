@@ -130,7 +130,8 @@ def _scaled(name: str, slope: float) -> Link:
     check_choice("link", name, NAMES)
     if name not in SCALED or slope <= 0:
         raise ValueError(
-            f"link must have a number > 0 for {' or '.join(SCALED)} only, got {name!r} with {slope}"
+            f"link must have a number > 0 for {' or '.join(SCALED)} only, got {name!r} with "
+            f"{slope}"
         )
     return Link(name, slope)
 

@@ -1,3 +1,7 @@
+from .accuracy import AccurateRidge as AccurateRidge
+from .accuracy import PretrainedAccuracy as PretrainedAccuracy
+from .accuracy import accurate_ridge as accurate_ridge
+from .accuracy import pretrained_accuracy as pretrained_accuracy
 from .all_positions import AllPositionErrors as AllPositionErrors
 from .all_positions import all_position_errors as all_position_errors
 from .all_positions import balanced_position_errors as balanced_position_errors

@@ -77,8 +77,8 @@ from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed
 from iclimit.experiment import Experiment
-from iclimit.problem import check_linear
 from iclimit.prediction import Scatter
+from iclimit.problem import check_linear
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 

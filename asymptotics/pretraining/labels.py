@@ -1,7 +1,7 @@
 r"""Labels that are no linear function: their unexplained variance is noise.
 
-Labels are :math:`y = s\,(g(z) + \epsilon)` with :math:`z = \langle w, x\rangle \sim N(0, 1)`, noise
-:math:`\epsilon \sim N(0, \rho)` and a sign s that is -1 with probability p.  By Hermite's
+Labels are :math:`y = s\,(g(z) + \epsilon)` with :math:`z = \langle w, x\rangle \sim N(0, 1)`,
+noise :math:`\epsilon \sim N(0, \rho)` and a sign s that is -1 with probability p.  By Hermite's
 expansion :math:`g(z) = g_0 + g_1 z + r(z)` with :math:`g_1 = E\,z g(z)`, and the rest r is
 uncorrelated with z.  Linear attention sees a label through features that are linear in the query:
 
@@ -27,6 +27,7 @@ for nonlinear tasks with nonlinear heads; the linear head is their baseline.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,7 +231,7 @@ def normal_mean(function: Callable[[Any], Any], link: Link) -> float:
     total = 0.0
     doubt = 0.0
     size = 0.0
-    for lower, upper in zip(_ENDS[:-1], _ENDS[1:], strict=True):
+    for lower, upper in pairwise(_ENDS):
         # With full output quad returns its warnings, instead of giving them.
         value, error, *_ = quad(weighed, lower, upper, limit=_SUBDIVISIONS, full_output=1)
         total += value

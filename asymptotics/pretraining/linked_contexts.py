@@ -1,8 +1,8 @@
 r"""Law of the context summary for labels that are not linear, at a finite size.
 
 Labels y of a task w of squared norm d are a function of :math:`z = \langle w, x\rangle` and of
-noise and flips (module `iclimit.asymptotics.pretraining.labels`).  They are divided by their linear
-part c, so that :math:`E\,z y = 1` and :math:`E\,y^2 = v`; so is the summary.  Inputs are
+noise and flips (module `iclimit.asymptotics.pretraining.labels`).  They are divided by their
+linear part c, so that :math:`E\,z y = 1` and :math:`E\,y^2 = v`; so is the summary.  Inputs are
 :math:`x = z w/d` plus a transverse part, which does not see the labels.  Hence with
 
 .. math:: a = \frac1\ell \sum_i y_i z_i, \qquad \eta = \frac1\ell \sum_i y_i^2
@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -166,7 +167,9 @@ def _drawn_nodes(contexts: LinkedContexts) -> tuple[np.ndarray, np.ndarray, np.n
     eta = eta[order] * (labels.square / np.mean(eta))
     signal = signal[order] + (1 - np.mean(signal))
     numbers = [_of_group(signal[part], eta[part]) for part in _groups(eta)]
-    nodes, squares, weights = (np.ravel(values) for values in zip(*numbers, strict=True))
+    nodes = np.concatenate([group[0] for group in numbers])
+    squares = np.concatenate([group[1] for group in numbers])
+    weights = np.concatenate([group[2] for group in numbers])
     return nodes, squares, weights / draws
 
 
@@ -178,7 +181,7 @@ def _groups(eta: np.ndarray) -> list[slice]:
     reached = np.cumsum(share) / np.sum(share)
     ends = np.sin(np.linspace(0, np.pi / 2, _GROUPS + 1)) ** 2
     places = np.unique([0, *np.searchsorted(reached, ends[1:-1]), len(eta)])
-    return [slice(int(low), int(high)) for low, high in zip(places[:-1], places[1:], strict=True)]
+    return [slice(int(low), int(high)) for low, high in pairwise(places)]
 
 
 def _of_group(signal: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

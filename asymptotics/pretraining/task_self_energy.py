@@ -64,6 +64,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     law_moments,
     task_set_law,
 )
+from iclimit.asymptotics.pretraining.linked_contexts import LinkedContexts
 from iclimit.asymptotics.pretraining.summary_moments import task_set_moments
 from iclimit.asymptotics.pretraining.summary_nodes import (
     Form,

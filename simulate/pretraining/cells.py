@@ -45,6 +45,12 @@ NAMES = ("icl", "idg")
 # Names of the errors of a flow or descent, which has not minimised its training loss.
 FLOW_NAMES = (*NAMES, "training")
 
+# Names of the accuracies of runs whose labels are not linear.
+ACCURACIES = ("accuracy", "idg_accuracy")
+
+# Test prompts per accuracy: their tasks and contexts scatter it by some .002.
+ACCURACY_PROMPTS = 4000
+
 # Fields of a problem that runs may set; all other ones have their defaults.
 _KNOWN = (
     "tasks",
@@ -243,7 +249,7 @@ def sample(
     backend: str = "numpy",
     sampler: str = "auto",
 ) -> Samples:
-    """Simulate a run: draw its tasks and prompts, train on them and test, as often as is asked.
+    r"""Simulate a run: draw its tasks and prompts, train on them and test, as often as is asked.
 
     Parameters
     ----------
@@ -263,7 +269,9 @@ def sample(
     Returns
     -------
     Samples
-        Errors per repeat with means, standard errors and correlation.
+        Errors per repeat with means, standard errors and correlation.  Where labels are not linear
+        also "accuracy" and "idg_accuracy", the shares of queries whose prediction has the sign of
+        :math:`\langle w, x\rangle`.
 
     Raises
     ------
@@ -303,11 +311,15 @@ def sample(
             gamma = factor * solution.gamma if factor != 1 else solution.gamma
             icl = model.test.test_error(generator, gamma, model.counted, None)
             idg = model.train.test_error(generator, solution.gamma, model.counted, model.task_set)
-            errors.append((icl, idg, *_of_training(run, model.drawn, solution.gamma)))
+            own = [icl, idg, *_of_training(run, model.drawn, solution.gamma)]
+            if model.has_classes:
+                own += model.accuracies(gamma)
+            errors.append(own)
             residuals.append(solution.residual)
             iterations.append(solution.iterations)
     parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
     names = FLOW_NAMES if isinstance(run.training, Flow | Descent) else NAMES
+    names = (*names, *ACCURACIES) if model.has_classes else names
     return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
 
 
@@ -338,6 +350,18 @@ class TrainedModel:
     drawn: tuple[Array, Array, Array]
     solution: RidgeSolution
     counted: int
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether there are accuracies."""
+        return self.train.has_classes and self.test.has_classes
+
+    def accuracies(self, gamma: Array) -> list[float]:
+        """Accuracies on fresh tasks, with this Gamma, and on the pretraining tasks."""
+        generator = self.generator
+        fresh = self.test.accuracy(generator, gamma, ACCURACY_PROMPTS, None)
+        own = self.train.accuracy(generator, self.solution.gamma, ACCURACY_PROMPTS, self.task_set)
+        return [fresh, own]
 
 
 def trained_models(

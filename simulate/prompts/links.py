@@ -1,7 +1,7 @@
 r"""Values of links: labels that are a function of the linear one, with flips.
 
-The theory has the moments of the same names (`iclimit.asymptotics.pretraining.labels`); those here,
-which exact test errors need, are sums over a fine grid.
+The theory has the moments of the same names (`iclimit.asymptotics.pretraining.labels`); those
+here, which exact test errors need, are sums over a fine grid.
 """
 
 from __future__ import annotations

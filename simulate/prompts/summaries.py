@@ -62,7 +62,6 @@ def sample_summaries(
 
     With ``chosen``, integers of shape (n,), prompt i has the task in that row of tasks.
     """
-    xp = backend.xp
     d = tasks.shape[1]
     norm = _norms(tasks, chosen)
     signal = norm / math.sqrt(d)
@@ -347,6 +346,34 @@ class SummaryLaw:
             return float(exact_error(whitened, self.moments(task_set)))
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
         return float(self.backend.xp.mean(errors))
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether accuracies are found: labels are not linear, and inputs and pairs are plain."""
+        plain = self.problem.input_law == "gaussian" and self.problem.input_covariance is None
+        return (
+            plain and not self.problem.has_linear_labels and not is_timed(self.problem, self.gates)
+        )
+
+    def accuracy(
+        self, generator: Generator, gamma: Array, test_prompts: int, task_set: Array | None
+    ) -> float:
+        """Share of queries whose predictions have the sign of <w, x>.
+
+        Given context and task the share of queries is an angle; it is averaged over prompts.
+        """
+        xp = self.backend.xp
+        if task_set is None:
+            tasks = self.fresh_tasks(generator, test_prompts)
+        else:
+            chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
+            tasks = xp.take(task_set, chosen, axis=0)
+        summary = sample_linked_summaries(self.problem, self.backend, generator, tasks)
+        answer = summary @ gamma.T
+        size = xp.sqrt(xp.vecdot(answer, answer) * xp.vecdot(tasks, tasks))
+        cosine = xp.vecdot(answer, tasks) / xp.where(size > 0, size, xp.ones_like(size))
+        angle = xp.acos(xp.clip(cosine, -1.0, 1.0))
+        return float(1 - xp.mean(angle) / math.pi)
 
     @cached_property
     def query_moments(self) -> ContextMeans:

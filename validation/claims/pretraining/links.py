@@ -29,7 +29,7 @@ POINTS = (
 # Runs by dimension.
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
-    "quick": {12: 80, 16: 40, 24: 100},
+    "quick": {12: 100, 16: 60, 24: 120},
     "medium": {12: 600, 16: 500, 24: 300},
     "full": {12: 3000, 16: 2000, 24: 1500, 32: 1000},
 }
@@ -54,7 +54,7 @@ def named(point: experiment.Point) -> str:
 def rows(effort: Effort) -> Rows:
     """Both errors at one size and in the limit."""
     repeats = effort.by_size(**REPEATS)
-    for point in effort.pick(tiny=POINTS[:2], quick=POINTS):
+    for point in effort.pick(tiny=POINTS[:2], quick=POINTS[:3], medium=POINTS):
         name = named(point)
         runs = {
             dim: run(sample, run=point.at(dim), repeats=count) for dim, count in repeats.items()
