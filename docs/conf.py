@@ -128,7 +128,7 @@ GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
         *("extrapolation", "fluctuations", "optimal_ridge", "training_time"),
-        *("gamma", "structured_tasks"),
+        *("merged_training", "gamma", "structured_tasks"),
         *("low_rank_tasks", "best_covariances", "exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),

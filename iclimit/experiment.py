@@ -21,6 +21,7 @@ import numpy as np
 from iclimit.checks import (
     check_arguments,
     check_choice,
+    check_finite,
     check_flag,
     check_integers,
     check_kernel,
@@ -30,7 +31,7 @@ from iclimit.checks import (
 )
 from iclimit.links import parse_link
 from iclimit.losses import LAST_POSITION, AllPositions, LastPosition, Loss, RandomLength
-from iclimit.notation import explaining, ratios_of, sizes_of
+from iclimit.notation import Interval, explaining, ratios_of, sizes_of
 from iclimit.problem import Problem
 from iclimit.statement import canonical
 
@@ -110,6 +111,10 @@ class Flow:
         return cls(Descent(steps, learning_rate).time(dim), **start)
 
 
+# Momentum of gradient descent.
+_MOMENTA = Interval.parse("[0, 1)")
+
+
 @dataclass(frozen=True)
 class Descent:
     r"""Training by gradient descent on all prompts, in steps of any size.
@@ -145,7 +150,12 @@ class Descent:
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        check_arguments(**vars(self))
+        numbers = dict(vars(self))
+        momentum = numbers.pop("momentum")
+        check_arguments(**numbers)
+        check_finite("momentum", momentum)
+        if momentum not in _MOMENTA:
+            raise ValueError(f"momentum must be {_MOMENTA}, got {momentum!r}")
 
     def time(self, dim: int) -> float:
         r"""Time of the flow that starts like it: the rates of all steps times :math:`2/d`.
@@ -319,6 +329,8 @@ _MAY_BE_NONE = {
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
 _OF_FLOW = ("ridge", "time", "start_variance")
 _OF_TRAINING = (*_OF_FLOW, "learning_rate", "batch", "steps", "momentum")
+# Keywords of training whose range its class checks.
+_BY_THEIR_CLASS = ("learning_rate", "steps", "momentum")
 _OF_RUN = (
     *_OF_TRAINING,
     *("balanced", "gates", "test_gates", "test_prompts", "normalization"),
@@ -508,7 +520,7 @@ class Experiment:
         unknown = stated.keys() - {*_NEEDED, *_OF_PROBLEM, *_OF_TESTS, *_OF_RUN}
         if unknown:
             raise TypeError(f"an Experiment has no {', '.join(sorted(unknown))}")
-        training = [name for name in _OF_TRAINING if name not in ("learning_rate", "steps")]
+        training = [name for name in _OF_TRAINING if name not in _BY_THEIR_CLASS]
         checked = ("rho", *training, "test_context", "test_rho", "test_drift", "test_prompts")
         check_arguments(**{name: stated[name] for name in checked if name in stated})
         problem = _problem(stated)

@@ -309,7 +309,9 @@ def _slopes_on(trainees: list[_Trainee], batch: int, run: Experiment) -> Slopes:
 
         return by_prompts
     moments = [trainee.moments() for trainee in trainees]
-    square, cross, second = (xp.stack(list(parts)) for parts in zip(*moments, strict=True))
+    square = xp.stack([square for square, _, _ in moments])
+    cross = xp.stack([cross for _, cross, _ in moments])
+    second = xp.stack([second for _, _, second in moments])
 
     def by_moments(step: int, gammas: Array) -> tuple[Array, Array]:  # noqa: ARG001
         flat = xp.reshape(gammas, cross.shape)

@@ -11,7 +11,7 @@ from sympy import Eq, Symbol
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, IndependentEntries, MarchenkoPastur
-from iclimit.experiment import SGD, Experiment
+from iclimit.experiment import SGD, Descent, Experiment
 from iclimit.notation import PARAMETERS
 from iclimit.prediction import Scatter
 from iclimit.problem import Problem
@@ -25,6 +25,7 @@ LAW = MarchenkoPastur(0.5)
 PROBLEM = Problem(dim=3, context=6)
 RUN = Experiment(Problem(3, 6, tasks=3, noise_variance=0.1), prompts=60)
 ONE_PASS = RUN.with_(prompts=8, training=SGD(0.05, batch=4))
+STEPPED = RUN.with_(training=Descent(4, 0.05))
 ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
 HEADS = {"value": np.full(2, 0.1), "key": np.full((2, 1, 2), 0.1), "query": np.ones((2, 1, 2))}
@@ -81,6 +82,7 @@ CALLS = {
     "simulate_learning_rate": (SIZES,),
     "simulate_softmax": (SIZES,),
     "simulate_one_pass": ({"run": ONE_PASS},),
+    "simulate_descent": ({"run": STEPPED},),
     "one_pass_task_errors": ({"learning_rate": 0.1},),
     "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),

@@ -8,8 +8,11 @@ from numpy.testing import assert_allclose
 from scipy.integrate import simpson, solve_ivp
 from scipy.interpolate import make_interp_spline
 
+from iclimit import Descent, Point
 from iclimit.asymptotics.pretraining import merged_training_errors, plateau_end, training_errors
+from iclimit.asymptotics.pretraining.finite_merged import finite_merged_errors
 from iclimit.asymptotics.pretraining.training_contours import closed_contour
+from iclimit.simulate.pretraining import simulate_descent
 
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
 
@@ -125,3 +128,40 @@ def test_bad_input_is_named():
         merged_training_errors(time=1.0, **POINT, init_scale=0.0)
     with pytest.raises(ValueError, match="init_scale must be > 0 and < 2"):
         plateau_end(**POINT, init_scale=3.0)
+
+
+def test_errors_at_finite_size_have_the_limit():
+    times = np.array([0.8, 3.0])
+    point = POINT | {"kappa": math.inf}
+    limit = merged_training_errors(time=times, **point, init_scale=0.3)
+    names = ("icl", "idg", "training", "strength", "flow_time")
+    gaps = []
+    for dim in (20, 80):
+        run = Point(**point).at(dim=dim)
+        found = finite_merged_errors(run, time=times, init_scale=0.3, rng=0, draws=1)
+        gaps.append([getattr(found, name) / getattr(limit, name) - 1 for name in names])
+    # Deviations fall as 1/d.
+    assert np.all(np.abs(gaps[1]) < np.maximum(np.abs(gaps[0]) / 3, 1e-4))
+
+
+def test_runs_are_as_predicted():
+    run = Point(**POINT | {"kappa": math.inf}).at(dim=16)
+    times = np.array([1.0, 3.0])
+    steps = 300
+    rate = times[-1] / steps * math.sqrt(16) / 2
+    curves = simulate_descent(
+        run.with_(training=Descent(steps, rate)),
+        model="merged",
+        init_scale=0.3,
+        record=100,
+        rng=0,
+        repeats=60,
+    )
+    predicted = finite_merged_errors(run, time=times, init_scale=0.3, rng=0, draws=1)
+    columns = {**curves.measures, "training": curves.losses}
+    for name in ("icl", "idg", "training", "strength"):
+        samples = columns[name][:, [1, 3]]
+        error = samples.std(axis=0) / 60**0.5
+        expected = getattr(predicted, name)
+        # Corrections of the order 1/d are not predicted; the largest of them here is 3 %.
+        assert np.all(np.abs(samples.mean(axis=0) - expected) < 3.5 * error + 0.03 * expected)

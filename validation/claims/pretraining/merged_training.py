@@ -34,7 +34,7 @@ FEW: dict[str, Any] = {"tau": 2, "alpha": 1, "kappa": 0.5, "rho": 0.1}
 # Scale of the start.
 SCALE = 0.3
 # Times of the errors: at the drop, after it, and when the ICL error rises.
-TIMES = (0.8, 1.6, 4.0)
+TIMES = (0.8, 1.6, 2.8)
 # Time of a step, on which errors depend to the first order: half of it moves them by 0.1 %.
 STEP = 0.01
 # Runs by dimension, and dimensions from which the limit of their predictions is extrapolated.
@@ -48,8 +48,8 @@ ANCHORS = (40, 56, 80, 112)
 # Sets of prompts by dimension whose plateaus are found.
 PLATEAUS: dict[str, dict[int, int]] = {
     "tiny": {8: 6, 12: 6, 16: 6},
-    "quick": {16: 200, 24: 100, 32: 60},
-    "medium": {16: 2000, 24: 1000, 32: 600},
+    "quick": {16: 500, 24: 300, 32: 200},
+    "medium": {16: 4000, 24: 2000, 32: 1500},
 }
 SMALL_SCALE = 1e-4
 
@@ -101,11 +101,14 @@ def of_fresh_tasks(ratios: dict[str, Any], repeats: dict[int, int]) -> Rows:
     point = experiment.Point(**ratios)
     runs = {dim: run(trained, run=point.at(dim), repeats=count) for dim, count in repeats.items()}
     predictions = {dim: run(predicted, run=point.at(dim)) for dim in (*runs, *ANCHORS)}
+    theory = call(merged_training_errors, time=TIMES, init_scale=SCALE, **ratios)
     for number, time in enumerate(TIMES):
-        theory = call(merged_training_errors, time=time, init_scale=SCALE, **ratios)
         label = f"t={time:g} {name}"
         yield limit(
-            {f"{part} {label}": getattr(theory, part) for part in ("icl", "training", "strength")},
+            {
+                f"{part} {label}": getattr(theory, part)[number]
+                for part in ("icl", "training", "strength")
+            },
             {dim: own[:3, number] for dim, own in runs.items()},
             fit=extrapolate_ratios,
             predictions={dim: own[:, number] for dim, own in predictions.items()},
@@ -121,12 +124,12 @@ def of_few_tasks(repeats: dict[int, int]) -> Rows:
     name = " ".join(f"{key}={value:g}" for key, value in FEW.items())
     point = experiment.Point(**FEW)
     runs = {dim: run(trained, run=point.at(dim), repeats=count) for dim, count in repeats.items()}
+    theory = call(merged_training_errors, time=TIMES, init_scale=SCALE, **FEW)
     for number, time in enumerate(TIMES):
-        theory = call(merged_training_errors, time=time, init_scale=SCALE, **FEW)
         label = f"t={time:g} {name}"
         yield limit(
             {
-                f"{part} {label}": getattr(theory, part)
+                f"{part} {label}": getattr(theory, part)[number]
                 for part in ("icl", "training", "strength", "idg")
             },
             {dim: own[:, number] for dim, own in runs.items()},
@@ -140,7 +143,8 @@ def rows(effort: Effort) -> Rows:
     repeats = effort.by_size(**REPEATS)
     for ratios in effort.pick(tiny=FRESH[:1], quick=FRESH):
         yield from of_fresh_tasks(ratios, repeats)
-    yield from of_few_tasks(repeats)
+    # These need more runs for the same accuracy, and are here for the number of tasks.
+    yield from of_few_tasks({dim: count // 2 for dim, count in repeats.items()})
     for ratios in (*FRESH, FEW):
         name = " ".join(f"{key}={value:g}" for key, value in ratios.items())
         point = experiment.Point(**ratios)
