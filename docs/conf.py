@@ -125,6 +125,10 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 
 # Subjects and examples in the order in which they are best learnt.  What is not listed follows.
 GALLERY = {
+    "yours": (
+        *("plan_runs", "check_runs", "fit_runs", "which_algorithm", "trained_weights"),
+        *("many_seeds", "validate"),
+    ),
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
         *("extrapolation", "fluctuations", "optimal_ridge", "training_time"),
@@ -141,10 +145,6 @@ GALLERY = {
         "finite_contexts",
     ),
     "recurrent": ("recurrent_rules", "gates", "correlated_tokens", "flipped_labels"),
-    "yours": (
-        *("plan_runs", "check_runs", "fit_runs", "which_algorithm", "trained_weights"),
-        *("many_seeds", "validate"),
-    ),
 }
 _SUBJECTS = [f"examples/{subject}" for subject in GALLERY]
 _EXAMPLES = [f"plot_{name}.py" for names in GALLERY.values() for name in names]
@@ -198,7 +198,7 @@ DRAWS, FOLDED, LATE = re.compile(r"(figure|fig|ax|axes|_), |(figure|fig|ax|axes|
 html_sidebars = {
     page: []
     for page in (
-        *("index", "first-steps", "explorer", "papers", "errata"),
+        *("index", "first-steps", "twelve-functions", "explorer", "papers", "errata"),
         *("notation", "glossary", "references"),
     )
 }

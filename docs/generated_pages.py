@@ -38,6 +38,22 @@ SHELVES = {
 """Subjects, and the module whose functions come first on the page of each."""
 
 
+GUIDES = {
+    **dict.fromkeys(("curve", "figure", "cite"), "figures"),
+    **dict.fromkeys(("phase", "solve", "sensitivity"), "phase-diagrams"),
+    **dict.fromkeys(("prompts", "probe", "check-positions"), "your-model"),
+    **dict.fromkeys(("check-curve", "fit-curve"), "your-curves"),
+    **dict.fromkeys(("validate", "claims"), "validation"),
+    "plan": "plan-runs",
+    "check": "your-runs",
+    "fit": "fit-parameters",
+    "runs": "runs",
+    "train": "train-a-network",
+    "explorer": "explorer",
+}
+"""Verbs, and the guide that shows what each prints."""
+
+
 def write_generated():
     """Write what the documentation takes from the library: API pages, help texts, tables."""
     folder = HERE / "api" / "generated"
@@ -49,6 +65,13 @@ def write_generated():
     verbs = next(a.choices for a in parser._actions if a.dest == "verb")
     for name, one in {"main": parser, **verbs}.items():
         _write(folder / f"cli-{name}.txt", one.format_help())
+    (folder / "command").mkdir(exist_ok=True)
+    for name in verbs:
+        _write(folder / "command" / f"{name}.rst", _verb_page(name))
+    commands = [f"   generated/command/{name}" for name in verbs]
+    _write(
+        folder / "commands.inc", "\n".join([".. toctree::", "   :maxdepth: 1", "", *commands, ""])
+    )
     _write(folder / "claims.inc", _claims())
     for shelf in notation.SHELVES:
         _write(folder / f"notation-{shelf}.inc", table("12 20 48 20", _parameters(shelf)))
@@ -66,6 +89,16 @@ def write_generated():
     for name, text in write_evidence(folder).items():
         _write(folder / name, text)
     write_schematics(folder / "schematics")
+
+
+def _verb_page(name):
+    """Page of a verb: its help, and the guide that shows what it prints."""
+    title = f"iclimit {name}"
+    lines = [title, "=" * len(title), "", f".. literalinclude:: ../cli-{name}.txt"]
+    lines += ["   :language: text", ""]
+    if name in GUIDES:
+        lines += [f"Examples with their output: :doc:`/{GUIDES[name]}`.", ""]
+    return "\n".join(lines)
 
 
 def _api_page(shelf):

@@ -133,3 +133,19 @@ def test_pages_behind_the_links_of_the_readme_can_be_read_where_the_code_is_host
         assert target.exists(), link
         if target.suffix == ".rst":
             assert "include:: api/generated" not in target.read_text(encoding="utf-8"), link
+
+
+def test_the_address_of_the_repository_is_the_same_everywhere():
+    """That of pyproject.toml; as long as it is blank, all other places are blank, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address = project["urls"]["Repository"]
+    assert address.startswith("https://")
+    places = {
+        "README.md": f"git clone {address} iclimit",
+        "CITATION.cff": f'repository-code: "{address}"',
+        "codemeta.json": f'"codeRepository": "{address}"',
+        "docs/index.rst": f"git clone {address} iclimit",
+        "docs/first-steps.rst": f"git+{address}",
+    }
+    for name, line in places.items():
+        assert line in (ROOT / name).read_text(encoding="utf-8"), name

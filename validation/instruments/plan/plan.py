@@ -390,13 +390,16 @@ class RunPlan(Result):
         if best.design.runs > 1:
             runs += " of each setting"
         runs += f" at d = {best.dim}"
-        what = QUESTIONS[self.question].promise.format(
+        question = QUESTIONS[self.question]
+        what = question.promise.format(
             s="s" if single else "",
             effect=f"{best.effect:.2%}",
-            z=f" at {best.significance:.3g} standard errors",
+            z=f" at {best.significance:.3g}σ",
             along=self.along,
         )
-        return f"{runs} {what} with probability {best.power:.3f}."
+        promised = f"{best.power:.1%}"
+        chance = f"probability {promised}" if question.interval else f"{promised} power"
+        return f"{runs} {what} with {chance}."
 
 
 def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]]) -> None:

@@ -398,13 +398,13 @@ QUESTIONS = {
     ),
     "difference": Question(
         lambda planner, points, _: difference(planner, points),
-        "tell{s} the errors, which differ by {effect},{z}",
+        "separate{s} these errors ({effect} apart){z}",
         takes_second=True,
         runs_second=True,
     ),
     "theories": Question(
         lambda planner, points, terms: theories(planner, points, terms.second),
-        "tell{s} the theories, which differ by {effect},{z}",
+        "separate{s} these theories ({effect} apart){z}",
         takes_second=True,
     ),
     "transition": Question(

@@ -10,7 +10,7 @@ from iclimit.validation.instruments.models.algorithms import ALGORITHMS, ROWS
 from iclimit.validation.instruments.models.baselines import families
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 
-PAGE = Path(__file__).parents[4] / "docs" / "your-model.rst"
+PAGE = Path(__file__).parents[4] / "docs" / "algorithms.rst"
 UNITS = ProblemUnits(Problem(dim=3, context=5, noise_variance=0.1, tasks=[[1.0, 2.0, 0.5]]))
 
 
