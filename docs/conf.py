@@ -139,7 +139,7 @@ GALLERY = {
     "descent": ("learning_rate", "schedules", "dampening", "preconditioner"),
     "gdpp": ("gdpp", "noisy_regression", "ridge_risk", "inside_transformers"),
     "dynamics": ("training_dynamics", "growth", "mixtures"),
-    "softmax": ("softmax_head", "two_heads", "sine", "any_kernel"),
+    "softmax": ("softmax_head", "two_heads", "sine", "any_kernel", "transformer_transition"),
     "depth": (
         *("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
         "finite_contexts",

@@ -81,6 +81,8 @@ def train_network(options: argparse.Namespace) -> int:
     settings = arguments(options, networks.train_network)
     if options.optimizer == "adam" and options.batch is None:
         settings["batch"] = BATCH
+    if not settings["warmup"]:  # results on record from before the flag have none
+        del settings["warmup"]
     law = problem.describe() | stated_covariances(options)
     what = {"kind": "network", **law, **asdict(network)}
     trained = networks.TrainedRepeats((), best_loss=best_loss(network, problem))

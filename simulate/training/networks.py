@@ -13,7 +13,15 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import Seed, by_name, check_arguments, check_choice, check_flag, check_integers
+from iclimit.checks import (
+    Seed,
+    by_name,
+    check_arguments,
+    check_choice,
+    check_flag,
+    check_integers,
+    given,
+)
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import (
@@ -126,7 +134,8 @@ def train_network(
     batch: int | None = None,
     learning_rate: float = 0.003,
     clip: float = 1.0,
-    patience: int = 100,
+    patience: int | None = 100,
+    warmup: int = 0,
     query_noise: bool = False,
     held_out: int = 20_000,
     snapshots: Collection[int] = (),
@@ -152,12 +161,15 @@ def train_network(
     batch : int >= 1, optional
         Prompts per step, 512 by default; for "lbfgs" all prompts, 16,384 by default.
     learning_rate : float > 0
-        Of Adam, before its decay over the last third of the run.
+        Of Adam, after its warm-up and before its decay over the last third of the run.
     clip : float > 0
         For Adam: the gradient of all weights is scaled down to this norm if it is longer.
-    patience : int >= 1
+    patience : int >= 1, optional
         The learning rate of Adam begins to decay when the mean loss over this number of steps is
         not significantly below that over as many steps before, at the latest in the last third.
+        With None the rate stays constant to the last step.
+    warmup : int >= 0
+        Steps over which the rate of Adam rises to its value, linearly from zero.
     query_noise : bool
         Whether the query labels of the training have noise, as those of the context.
     held_out : int >= 2
@@ -234,13 +246,16 @@ def train_network(
     if snapshots:
         # Checkpoints and files so far have the last snapshot under this name, too.
         settings["step"] = snapshots[-1]
+    if warmup:  # those so far have none
+        settings["warmup"] = warmup
+    check_integers(least=0, warmup=warmup)
     check_arguments(
         steps=steps,
         batch=batch,
         learning_rate=learning_rate,
         clip=clip,
-        patience=patience,
         held_out=held_out,
+        **given({"patience": patience}),
     )
     check_flag("query_noise", query_noise)
     _check_network(network, problem)
@@ -269,7 +284,8 @@ def train_network(
     objective = _Objective(network, problem, device, prompt_seed, batch, query_noise)
     with loop:
         if optimizer == "adam":
-            loop.descend(objective.on_fresh, Adam(learning_rate, clip, patience, objective.bounds))
+            rule = Adam(learning_rate, clip, patience, objective.bounds, warmup)
+            loop.descend(objective.on_fresh, rule)
         else:
             descend_lbfgs(loop, objective.on_fixed(), objective.bounds)
     [vector] = loop.state.weights

@@ -67,12 +67,15 @@ class Adam:
         last third of the steps.
     bounds : pair of array, optional
         Least and largest values of the weights; a step that leads beyond ends there.
+    warmup : int >= 0
+        Steps over which the rate rises to its value, linearly from zero.
     """
 
     rate: float
     clip: float = math.inf
     patience: int | None = None
     bounds: tuple[Array, Array] | None = None
+    warmup: int = 0
 
     def last_step(self, loop: TrainingLoop) -> float:
         """The last step, which a plateau brings forward."""
@@ -90,6 +93,8 @@ class Adam:
         rate = self.rate
         if self.patience is not None:
             rate = rate * min(1.0, (end - steps) / (end - plateau))
+        if steps < self.warmup:
+            rate = rate * (steps + 1) / self.warmup
         gradients = self._clipped(gradients)
         scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
         zeros = [xp.zeros_like(gradient) for gradient in gradients]

@@ -95,3 +95,32 @@ def test_entries_that_are_no_numbers_are_named():
 def test_missing_cupy_is_named():
     with pytest.raises(RuntimeError, match="backend 'cupy' "):
         train_network(HEADS, PROBLEM, rng=0, backend="cupy")
+
+
+def steps_of(**settings):
+    """Changes of all weights in each of six steps of Adam."""
+    call = {"steps": 6, "batch": 8, "snapshots": range(1, 7), "held_out": 2, "rng": 0, **settings}
+    run = train_network(HEADS, PROBLEM, **call)
+    start = HEADS.initial(np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0,))))
+    path = [HEADS.pack(start), *(HEADS.pack(run.snapshots[step]) for step in range(1, 7))]
+    return np.diff(path, axis=0)
+
+
+def test_the_rate_rises_over_the_warm_up():
+    plain = steps_of(patience=None)
+    warm = steps_of(patience=None, warmup=4)
+    np.testing.assert_allclose(warm[0], plain[0] / 4, rtol=1e-9)
+    # The first step of Adam changes each weight by the rate.
+    np.testing.assert_allclose(np.max(abs(warm[0])), 0.003 / 4, rtol=1e-6)
+
+
+def test_the_rate_is_constant_without_patience():
+    """With patience it falls over the last third: to one half in the last of six steps."""
+    constant = steps_of(patience=None)
+    falling = steps_of(patience=100)
+    np.testing.assert_allclose(falling[:5], constant[:5], rtol=1e-12)
+    np.testing.assert_allclose(falling[5], constant[5] / 2, rtol=1e-9)
+
+
+def test_bad_warm_up():
+    value_error("warmup must be an integer >= 0", train_network, HEADS, PROBLEM, warmup=-1, rng=0)

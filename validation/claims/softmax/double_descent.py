@@ -294,8 +294,8 @@ def describe_diversity(trained: Mapping[tuple[str, int], FewTasks]) -> str:
         )
     return (
         f"ICL minus IDG error after training on {DIVERSITY['tau']:g} d^2 prompts, d = {DIM}: "
-        f"{'; '.join(lines)}.  A transition to learning in context is not resolved: it takes "
-        "prompts that are not seen again, see the theory of networks."
+        f"{'; '.join(lines)}.  The transition to learning in context takes "
+        "prompts that are not seen again: claim transformer-transition."
     )
 
 
