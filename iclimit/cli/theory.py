@@ -146,10 +146,11 @@ def schedule(options: argparse.Namespace) -> None:
     output(options, found)
     if options.format == "text":
         steps = len(found.rates)
+        loss = percent(float(found.loss), 4)
+        least = percent(float(found.lower_bound), 4)
         print(
-            f"\n{steps} step{'' if steps == 1 else 's'}: {percent(float(found.loss), 4)} of the loss of "
-            f"predicting 0; no method with as many products has less than "
-            f"{percent(float(found.lower_bound), 4)}"
+            f"\n{steps} step{'' if steps == 1 else 's'}: {loss} of the loss of predicting 0; no "
+            f"method with as many products has less than {least}"
         )
 
 

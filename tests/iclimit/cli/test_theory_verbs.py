@@ -121,6 +121,13 @@ def test_what_a_float_near_one_cannot_hold_is_printed(capsys):
     assert 0 < float(last[3]) < 1e-30
 
 
+def test_losses_of_a_schedule_say_what_they_are_relative_to(capsys):
+    """After a step of rate 1 it is the mean of (1 - x)^2 over the law of Marchenko and Pastur."""
+    assert main(["schedule", "--rates", "1", "--ratio", "0.25"]) == 0
+    sentence = capsys.readouterr().out.splitlines()[-1]
+    assert sentence.startswith("1 step: 25 % of the loss of predicting 0; no method")
+
+
 @pytest.mark.parametrize(
     ("command", "name", "labels"),
     [

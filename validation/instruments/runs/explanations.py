@@ -84,6 +84,9 @@ SETTLED = 0.1
 OTHER_SCATTER = (0.1, 10.0)
 SAME_SCATTER = 3.0
 
+# Least odds: tails of the law of a predicted scatter are not known.
+LEAST_ODDS = 1e-3
+
 # Most rows that are left out or exchanged.
 WORST_ROWS = 30
 
@@ -196,7 +199,8 @@ def explain(
     table = TriedTable(rows, theory, one_set)
     screened = TriedTable(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
-    if _scatter_is_of_runs(rows, one_set):
+    ratios = list(scatter_ratios(rows, one_set=one_set).values())
+    if _scatter_is_of_runs(ratios):
         tried = [mistake for mistake in tried if mistake is not SINGLE_RUN]
     of_theory = [mistake for mistake in tried if mistake.simulated is None]
     of_simulation = [mistake for mistake in tried if mistake.simulated is not None]
@@ -207,7 +211,10 @@ def explain(
     def confirmed(chosen: Sequence[RunMistake], penalty: float = 0.0) -> list[Fit]:
         hopeful = screened.allowed_by_limits(chosen)
         candidates = list(try_all(hopeful, partial(_tried, screened), progress=progress))
-        candidates = [replace(row, penalty=row.penalty + penalty) for row in candidates]
+        candidates = [
+            replace(row, penalty=row.penalty + penalty + _scatter_penalty(row.mistake, ratios))
+            for row in candidates
+        ]
         return list(_confirmed(table, screened, candidates))
 
     fits += confirmed([mistake for mistake in of_theory if not mistake.slow])
@@ -258,20 +265,39 @@ def _squared_distance(fit: Fit, other: Fit) -> float:
     return float(np.sum((np.array(fit.z) - np.array(other.z)) ** 2))
 
 
-def _scatter_is_of_runs(rows: Sequence[RowDeviation], one_set: bool) -> bool:
+def _scatter_is_of_runs(ratios: Sequence[ScatterRatio]) -> bool:
     """Whether error bars and numbers of runs are known to be those of the scatter of runs."""
-    ratios = scatter_ratios(rows, one_set=one_set).values()
     return bool(ratios) and all(_odds_of_runs(row) > SAME_SCATTER for row in ratios)
 
 
-def _odds_of_runs(row: ScatterRatio) -> float:
-    """Odds that a scatter is that of runs: the ratio would be near 1, otherwise anywhere."""
-    error = 1 / math.sqrt(2 * row.degrees)
-    density = math.exp(-((math.log(row.ratio) / error) ** 2) / 2) / (
-        error * math.sqrt(2 * math.pi)
-    )
+def _odds_of_runs(row: ScatterRatio, expected: float = 1.0) -> float:
+    """Odds that a ratio is near the expected one, as that of runs is near 1, and not anywhere.
+
+    Its square then has the law of chi-square over its degrees of freedom.
+    """
+    if not row.ratio:
+        return 0.0
+    half = row.degrees / 2
+    square = half * (row.ratio / expected) ** 2
+    density = 2 * math.exp(half * math.log(square) - square - math.lgamma(half))
     low, high = OTHER_SCATTER
     return density * math.log(high / low)
+
+
+def _scatter_penalty(mistake: RunMistake, ratios: Sequence[ScatterRatio]) -> float:
+    """Twice the logarithm of the odds of the scatter if error bars are right, not other ones.
+
+    The errors of a row are of the same runs: the mean over them counts once.
+    """
+    if not mistake.widens or not ratios:
+        return 0.0
+    odds = []
+    for row in ratios:
+        other = 1.0
+        if mistake.scatter is not None:
+            other = _odds_of_runs(row, mistake.scatter(row))
+        odds.append(max(_odds_of_runs(row), LEAST_ODDS) / max(other, LEAST_ODDS))
+    return 2 * float(np.mean(np.log(odds)))
 
 
 def _tried(table: TriedTable, mistake: RunMistake) -> Candidate:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
+from iclimit.validation.instruments.runs.scatter import ScatterRatio
 from iclimit.validation.instruments.runs.training_mistakes import (
     TRAINED,
     UNSTATED,
@@ -83,6 +85,9 @@ class RunMistake(Mistake):
         Range of a value that is searched by comparing predictions.
     effective : str
         Of a value that is fitted: what else may look like it.
+    scatter : callable, optional
+        Of other error bars: what the measured scatter over the predicted one then is; None if it
+        may be anything.
     """
 
     outcome: Reported | None = None
@@ -95,6 +100,7 @@ class RunMistake(Mistake):
     simulated: Simulated | None = None
     scanned: tuple[float, float] | None = None
     effective: str = ""
+    scatter: Callable[[ScatterRatio], float] | None = None
 
     @property
     def weak(self) -> bool:
@@ -128,11 +134,12 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
         possible += [*CONTEXTS, *_noises(), *PENALTIES]
     if any(run.deviations_given for run in runs):
         text = "standard deviations are standard errors of the mean"
-        possible.append(RunMistake(text, bars=_wider_bars))
+        possible.append(RunMistake(text, bars=_wider_bars, scatter=_of_means))
     if any(run.runs != 1 for run in runs) and attention:
         possible += [SINGLE_RUN, *_summaries(runs)]
     if not one_set:
-        possible.append(RunMistake("the runs of a row share one task set", one_set=True))
+        text = "the runs of a row share one task set"
+        possible.append(RunMistake(text, one_set=True, scatter=attrgetter("prompts")))
     if theory.structure is None:
         possible += _laws(runs, theory)
     if theory.structure is None and attention:
@@ -579,6 +586,11 @@ def _moved(
 ) -> dict[str, Any]:
     logs = {name: power * math.log(value) for name, power in powers.items()}
     return changes_by(run, logs, absolute)
+
+
+def _of_means(row: ScatterRatio) -> float:
+    """Scatter of means over that of single runs."""
+    return 1 / math.sqrt(row.runs)
 
 
 def _wider_bars(run: MeasuredRun) -> MeasuredRun:

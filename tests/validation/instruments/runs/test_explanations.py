@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from plain_runs import plain_errors
 from refusals import value_error
+from scipy.stats import chi2
 
 import iclimit
 from iclimit.cli import main
@@ -14,7 +15,10 @@ from iclimit.results import Estimate
 from iclimit.simulate.pretraining.variants import Variant, _Draws, _prompts, variant_errors
 from iclimit.validation import check_runs
 from iclimit.validation.instruments.runs import explanations
+from iclimit.validation.instruments.runs.explanations import Fit
+from iclimit.validation.instruments.runs.judgement import ChiSquare
 from iclimit.validation.instruments.runs.mistakes import mistakes
+from iclimit.validation.instruments.runs.scatter import ScatterRatio
 
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
 SETTINGS = (
@@ -82,12 +86,13 @@ def script(rng, setting, *, inputs=gaussian, columns=slice(None), noise=1.0, lon
     return errors
 
 
-def planted(seed, **change):
-    """Table of means of runs of a script."""
+def planted(seed, seeds=1, **change):
+    """Table of means of runs of a script, of which each is the best of so many seeds."""
     rng = np.random.default_rng(seed)
     rows = []
     for setting in SETTINGS:
-        runs = np.array([script(rng, setting, **change) for _ in range(RUNS)])
+        runs = np.array([script(rng, setting, **change) for _ in range(RUNS * seeds)])
+        runs = runs.reshape(RUNS, seeds, 2).min(axis=1)
         row = dict(zip(NAMES, setting, strict=True)) | {"runs": RUNS}
         for name, values in zip(("icl", "idg"), runs.T, strict=True):
             row |= {name: values.mean(), f"{name}_se": values.std(ddof=1) / math.sqrt(RUNS)}
@@ -142,6 +147,47 @@ def test_the_only_effective_value_never_has_the_likelihood_one(only):
     assert fit.likelihood < 0.1
     assert "what looks like it: inputs of fixed norm" in str(check)
     assert "what the table is like is known, not what it is" in str(check)
+
+
+@pytest.mark.slow
+def test_the_best_of_four_seeds_is_named_before_a_larger_ridge(only):
+    only("each run is the best", "the ridge is")
+    check = check_runs(planted(6, seeds=4))
+    best = check.fits[0]
+    assert "best of effectively" in best.text
+    assert best.lower < 4 < best.upper
+    assert best.likelihood < 1
+
+
+def fit(text, misfit, z, **options):
+    return Fit(text, ChiSquare(1.0, len(z), len(z)), misfit, z=tuple(z), **options)
+
+
+def test_explanations_that_a_table_does_not_tell_apart_are_one_group():
+    fits = [
+        fit("far", 1.0, [4.0, 0.0]),
+        fit("like the first", 5.0, [0.0, 3.0]),
+        fit("the first", 0.0, [0.0, 0.0]),
+        fit("wider bars", 2.0, [0.0, 0.0], weak=True),
+    ]
+    ordered = explanations._in_groups(fits, 1.0)
+    assert [row.text for row in ordered] == ["the first", "like the first", "far", "wider bars"]
+    assert [row.like for row in ordered] == ["", "the first", "", ""]
+    # Deviations that are correlated say less: all three differ by a chi-square below 10.
+    ordered = explanations._in_groups(fits, 0.5)
+    assert [row.like for row in ordered] == ["", "the first", "the first", ""]
+
+
+@pytest.mark.parametrize("degrees", [4.0, 8.0, 30.0])
+def test_error_bars_are_blamed_by_the_odds_of_their_scatter(degrees):
+    """Against the law of the logarithm of the root of chi-square over its degrees of freedom."""
+    law = chi2(degrees)
+    step = 1e-4
+    for ratio in (0.0, 0.4, 0.7, 1.0, 1.3, 2.0):
+        ends = degrees * (ratio * np.exp([-step / 2, step / 2])) ** 2
+        odds = np.diff(law.cdf(ends))[0] / step * math.log(100)
+        row = ScatterRatio(ratio, degrees, 0.1, 24, 0, 0.5, "standard errors")
+        assert explanations._odds_of_runs(row) == pytest.approx(odds, rel=1e-5, abs=1e-12)
 
 
 def test_plain_code_without_a_difference_has_the_errors_of_other_plain_code():
