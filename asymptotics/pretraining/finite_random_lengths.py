@@ -24,7 +24,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import binom
 
 from iclimit.asymptotics.pretraining.finite_size import NAMES, predicted_errors
 from iclimit.asymptotics.pretraining.random_lengths import Mixture, Solution
@@ -187,6 +186,8 @@ def mixture_of(run: Experiment) -> Mixture:
 
 def _counts(prompts: int, chance: float) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of prompts that share a task with a given one, and their probabilities."""
+    from scipy.stats import binom  # takes a third of a second
+
     law = binom(prompts, chance)
     first = int(law.ppf(LEAST_CHANCE))
     last = int(law.ppf(1 - LEAST_CHANCE))

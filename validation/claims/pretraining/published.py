@@ -10,7 +10,7 @@ Source: {lu2025}: logs and data of its public repositories (validation/reference
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.comparison import Comparison
@@ -33,7 +33,9 @@ HIGHER = {("icl", 0.5, 1.0): 0.015}
 
 def place(run: MeasuredRun) -> tuple[Point, int]:
     """Parameters of the limit, and dimension of a run."""
-    return Point(**run.ratios), run.sizes["dim"]
+    known = {part.name for part in fields(Point)}
+    point = {name: value for name, value in run.ratios.items() if name in known}
+    return Point(**point), run.sizes["dim"]
 
 
 def rows(effort: Effort) -> Rows:
