@@ -31,6 +31,9 @@ LONGEST_SMOOTHING = 300
 # Before running means of another length curves go up and down by more than this factor.
 RISES = 1.1
 
+# No mean squared error is as large as this: the squares of such losses are finite.
+LARGEST_LOSS = 1e100
+
 # Weights of exponential smoothing that are told apart between these.
 WEIGHTS = 10**4
 
@@ -94,8 +97,12 @@ def functions_of_losses(theory: CurveTheory) -> Iterator[Candidate]:
 
 
 def _inverted(curve: Curve, inverse: Callable[[np.ndarray], np.ndarray]) -> Curve:
-    with np.errstate(over="ignore"):  # a curve that diverged
-        return replace(curve, losses=inverse(curve.losses))
+    """The curve of which functions are recorded; there is none where losses leave their range."""
+    with np.errstate(over="ignore"):
+        losses = inverse(curve.losses)
+    if not np.all((losses >= 0) & (losses < LARGEST_LOSS)):
+        raise ValueError(f"{curve.label} is no such function of mean squared errors")
+    return replace(curve, losses=losses)
 
 
 # Functions of mean squared errors, with their inverses.

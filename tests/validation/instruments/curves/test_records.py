@@ -133,8 +133,3 @@ def test_a_curve_that_stays_at_the_null_loss_is_named(table):
     check = iclimit.check_curve(first, **STATED)
     assert check.verdict.kind == "unusable"
     assert "stays at that of predicting zero" in check.remarks[-1]
-
-
-def test_logarithms_are_refused_by_name(table):
-    with pytest.raises(ValueError, match="if these are logarithms"):
-        iclimit.check_curve(changed(table, np.log), **STATED)
