@@ -48,6 +48,17 @@ RANGES = {
         )
     },
     ("classification_accuracy", "separation"): "[0, 30]",
+    **{
+        (function, argument): "(0, inf)"
+        for function in (
+            *("all_position_errors", "balanced_position_errors", "shared_context_errors"),
+            *("sequence_worth", "optimal_sequence_ridge", "sequences_needed"),
+        )
+        for argument in ("alpha", "test_alpha")
+    },
+    ("shared_context_errors", "query_ratio"): "(0, inf)",
+    ("shared_context_errors", "ridge"): "(0, inf)",
+    ("position_errors_at_size", "ridge"): "(0, inf)",
     ("delta_rule_error", "dim"): "[1, inf]",
     ("forgetting_error", "forgetting"): "[0, 300]",
     ("optimal_forgetting", "drift"): "(0, inf)",

@@ -244,7 +244,7 @@ def optimal_sequence_ridge(
 
 def sequences_needed(
     *,
-    mean_error: Number,
+    target_error: Number,
     alpha: Number,
     alpha_min: Number = 0.0,
     kappa: Number = math.inf,
@@ -255,7 +255,7 @@ def sequences_needed(
 
     Parameters
     ----------
-    mean_error : number or array > 0
+    target_error : number or array > 0
         Mean over the positions of the error on fresh tasks.
     alpha, alpha_min, kappa, rho, normalization
         As in `all_position_errors`.
@@ -286,20 +286,20 @@ def sequences_needed(
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import sequences_needed
-    >>> needed = sequences_needed(mean_error=0.8, alpha=2, rho=0.1, normalization="length")
+    >>> needed = sequences_needed(target_error=0.8, alpha=2, rho=0.1, normalization="length")
     >>> round(float(needed), 2)
     4.24
     """
 
     def needed(point: dict[str, float]) -> tuple[float, float]:
-        wanted = point.pop("mean_error")
+        wanted = point.pop("target_error")
         setting = point | {"normalization": normalization}
         return _needed(wanted, setting), wanted
 
     shape, ratios, _ = _each_point(
         needed,
         normalization,
-        mean_error=mean_error,
+        target_error=target_error,
         alpha=alpha,
         alpha_min=alpha_min,
         kappa=kappa,

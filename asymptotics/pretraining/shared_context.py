@@ -120,7 +120,12 @@ def shared_context_errors(
     """
     math_, values = checked(
         systems="numpy",
-        ranges={"alpha": "(0, inf)", "test_alpha": "(0, inf)", "ridge": "(0, inf)"},
+        ranges={
+            "query_ratio": "(0, inf)",
+            "alpha": "(0, inf)",
+            "test_alpha": "(0, inf)",
+            "ridge": "(0, inf)",
+        },
         optional=("test_alpha",),
         sequence_ratio=sequence_ratio,
         query_ratio=query_ratio,

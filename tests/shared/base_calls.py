@@ -84,6 +84,7 @@ CALLS = {
     "simulate_one_pass": ({"run": ONE_PASS},),
     "simulate_descent": ({"run": STEPPED},),
     "one_pass_task_errors": ({"learning_rate": 0.1},),
+    "position_errors_at_size": ({"positions": [2, 6]},),
     "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),
     "structured_errors": ({"test_alpha": 2.0, "test_rho": 0.2},),

@@ -82,7 +82,7 @@ def test_the_best_ridge_for_the_pretraining_tasks():
 
 def test_sequences_reach_the_error():
     setting = {"alpha": 2.0, "rho": 0.1, "normalization": "length"}
-    needed = sequences_needed(mean_error=0.8, **setting)
+    needed = sequences_needed(target_error=0.8, **setting)
     reached = optimal_sequence_ridge(sequence_ratio=needed, **setting).error
     assert reached == pytest.approx(0.8, rel=1e-4)
 
@@ -91,5 +91,5 @@ def test_sequences_reach_the_error():
 def test_errors_out_of_reach():
     """No number of sequences has .2 here, and predicting 0 has 1.1."""
     setting = {"alpha": 1.0, "rho": 0.1, "normalization": "length"}
-    assert sequences_needed(mean_error=0.2, **setting) == math.inf
-    assert sequences_needed(mean_error=5.0, **setting) == 0
+    assert sequences_needed(target_error=0.2, **setting) == math.inf
+    assert sequences_needed(target_error=5.0, **setting) == 0
