@@ -131,17 +131,15 @@ def sequence_worth(
     )
     shape, points = flattened(values)
     check_first(points.alpha_min, points.alpha, normalization)
-    efficiency = np.array(
-        [
-            _efficiency(*map(float, point), normalization)
-            for point in zip(points.alpha, points.alpha_min, points.rho, strict=True)
-        ]
-    )
+    efficiency = np.empty(points.alpha.shape)
+    for place in range(efficiency.size):
+        point = {name: float(array[place]) for name, array in vars(points).items()}
+        efficiency[place] = _efficiency(**point, normalization=normalization)
     prompts = efficiency * (points.alpha - points.alpha_min)
     return SequenceWorth(prompts.reshape(shape)[()], efficiency.reshape(shape)[()])
 
 
-def _efficiency(alpha: float, alpha_min: float, rho: float, normalization: str) -> float:
+def _efficiency(*, alpha: float, alpha_min: float, rho: float, normalization: str) -> float:
     """First integral over the sum (module docstring)."""
     v = 1 + rho
     own = normalization == "mean"
