@@ -25,7 +25,7 @@ from iclimit.validation.rows import both_errors, limit, note
 
 # Settings: numbers of the limit, and lengths over dimension with their probabilities.
 SETTINGS: tuple[tuple[dict[str, Any], tuple[float, ...], tuple[float, ...], str], ...] = (
-    ({"tau": 2, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}, (0.25, 3), (0.5, 0.5), "mean"),
+    ({"tau": 2, "kappa": 0.5, "rho": 0.1, "ridge": 0.3}, (0.25, 3), (0.5, 0.5), "mean"),
     ({"tau": 1, "kappa": 2, "rho": 0.2, "ridge": 0.3}, (0.5, 1, 2), (0.5, 0.25, 0.25), "length"),
     ({"tau": 3, "kappa": math.inf, "rho": 0.1, "ridge": 0.3}, (0.25, 3), (0.7, 0.3), "mean"),
 )
@@ -33,14 +33,14 @@ SETTINGS: tuple[tuple[dict[str, Any], tuple[float, ...], tuple[float, ...], str]
 # Runs by dimension, where all lengths are integers.
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
-    "quick": {12: 160, 16: 100, 24: 50},
-    "medium": {16: 500, 24: 250, 32: 150},
-    "full": {16: 2500, 24: 1200, 32: 800},
+    "quick": {16: 240, 24: 130, 32: 80},
+    "medium": {16: 1400, 24: 800, 32: 500},
+    "full": {16: 5000, 24: 3000, 32: 2000, 48: 300},
 }
 
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
 TASK_SETS = 4
-ANCHORS = (32, 48, 64, 96)
+ANCHORS = (40, 48, 64, 80)
 
 
 def at(

@@ -8,6 +8,7 @@ from refusals import type_error, value_error
 from sampled_means import ALLOWANCE
 
 from iclimit.drawing import new_figure
+from iclimit.pretraining import exact_position_errors
 from iclimit.problem import Problem
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import sample_prompts
@@ -83,6 +84,18 @@ def test_fixed_step_is_the_best_for_the_mean_over_positions():
     squares = np.sum(fits**2, axis=1)
     residual = products - rate * squares
     assert abs(np.mean(residual)) < ALLOWANCE * np.std(residual) / math.sqrt(20_000)
+
+
+def test_fixed_step_is_the_model_that_all_positions_want():
+    """Reduced attention with a fixed divisor, after infinitely many sequences."""
+    problem = Problem(dim=5, context=12, noise_variance=2.0, scale=1)
+    step = {each.name: each for each in position_baselines(problem)}["fixed_step"]
+    trained = exact_position_errors(
+        dim=5, context=12, rho=2.0 / problem.label_unit, normalization="length"
+    )
+    rate = float(step.description.split("pairs, ")[1].split(",")[0])
+    assert rate == pytest.approx(trained.rate / 12, rel=1e-3)  # it is printed to four digits
+    np.testing.assert_allclose(step.loss[1:], problem.label_unit * trained.icl, rtol=1e-7)
 
 
 def ridge(penalty, shrink=1.0):
