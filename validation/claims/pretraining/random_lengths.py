@@ -19,8 +19,8 @@ from iclimit.problem import Problem
 from iclimit.simulate.pretraining import sample
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, run
-from iclimit.validation.claims.pretraining.all_positions import both, new_tasks
 from iclimit.validation.claims.pretraining.points import with_uncertainty
+from iclimit.validation.claims.pretraining.sequence_points import both, new_tasks
 from iclimit.validation.rows import both_errors, limit, note
 
 # Settings: numbers of the limit, and lengths over dimension with their probabilities.

@@ -14,8 +14,8 @@ from typing import Any
 from iclimit.asymptotics.pretraining import predict
 from iclimit.simulate.pretraining import sample
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
-from iclimit.validation.claims.pretraining.all_positions import at, compared
 from iclimit.validation.claims.pretraining.points import with_uncertainty
+from iclimit.validation.claims.pretraining.sequence_points import at, compared
 
 # Settings of the limit, in which every sequence has a task of its own.
 SETTINGS: tuple[dict[str, Any], ...] = tuple(

@@ -1,0 +1,71 @@
+"""Sequences at points of the limit: runs, their predictions, and what both extrapolate to."""
+
+import math
+from typing import Any
+
+from iclimit.asymptotics.pretraining import all_position_errors, balanced_position_errors, predict
+from iclimit.experiment import Experiment, Reduced, Ridge
+from iclimit.losses import AllPositions
+from iclimit.problem import Problem
+from iclimit.samples import Samples
+from iclimit.simulate.pretraining import sample
+from iclimit.statistics import extrapolate_ratios
+from iclimit.validation.claim import Rows, call, run
+from iclimit.validation.claims.pretraining.points import with_uncertainty
+from iclimit.validation.rows import both_errors, limit
+
+# Dimensions from which the limit of predictions is extrapolated.
+ANCHORS = (40, 56, 80, 112)
+
+
+def at(dim: int, point: dict[str, Any], *, balanced: bool) -> Experiment:
+    """A run of a setting."""
+    kappa = point["kappa"]
+    tasks = kappa if math.isinf(kappa) else round(kappa * dim)
+    context = round(point["alpha"] * dim)
+    law = Problem(dim, context, tasks=tasks, noise_variance=point["rho"], task_law="sphere")
+    return Experiment(
+        law,
+        prompts=round(point["sequence_ratio"] * dim),
+        balanced=balanced,
+        loss=AllPositions(max(1, round(point.get("alpha_min", 0) * dim))),
+        training=Ridge(point["ridge"]),
+        model=Reduced(normalization=point.get("normalization", "mean")),
+    )
+
+
+def compared(point: dict[str, Any], repeats: dict[int, int], *, balanced: bool) -> Rows:
+    """The limit of a setting, and its largest size."""
+    name = " ".join(f"{key}={value}" for key, value in point.items())
+    stated = {dim: at(dim, point, balanced=balanced) for dim in (*repeats, *ANCHORS)}
+    runs = {dim: run(sample, run=stated[dim], repeats=count) for dim, count in repeats.items()}
+    predictions = {dim: run(predict, run=own) for dim, own in stated.items()}
+    theory = call(balanced_position_errors if balanced else all_position_errors, **point)
+    theories = {f"ICL d=inf {name}": theory.icl}
+    kept = new_tasks
+    if math.isfinite(point["kappa"]):
+        theories[f"IDG d=inf {name}"] = theory.idg
+        kept = both
+    yield limit(
+        theories,
+        {dim: call(kept, errors) for dim, errors in runs.items()},
+        fit=extrapolate_ratios,
+        predictions={dim: call(kept, errors) for dim, errors in predictions.items()},
+        anchors=ANCHORS,
+        draws=name,
+        fit_label=f"chi-square of the ratios {name}",
+        name=f"{name}: ratio to the prediction",
+    )
+    largest = max(repeats)
+    own = call(with_uncertainty, predictions[largest])
+    yield from both_errors(f"d={largest} {name}", own, runs[largest], of="predict")
+
+
+def both(errors: Samples) -> tuple[Any, ...]:
+    """ICL and IDG error."""
+    return errors.icl, errors.idg
+
+
+def new_tasks(errors: Samples) -> tuple[Any, ...]:
+    """ICL error, which is the IDG error where all tasks are fresh."""
+    return (errors.icl,)
