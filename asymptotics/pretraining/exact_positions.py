@@ -39,7 +39,6 @@ logarithmically short; and :math:`(2L + 1)/3` for a fixed divisor.  A divisor
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +52,7 @@ from iclimit.asymptotics.pretraining.summary_moments import (
     summary_moments,
     task_set_moments,
 )
-from iclimit.checks import check_arguments, check_choice, parse_tasks
+from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.experiment import NORMALIZATIONS
 from iclimit.losses import AllPositions
 from iclimit.results import Result
@@ -103,7 +102,7 @@ def exact_position_errors(
     weights: ArrayLike | None = None,
     normalization: str = "mean",
     ridge: float = 0.0,
-    tasks: float | ArrayLike = math.inf,
+    task_set: ArrayLike | None = None,
 ) -> ExactPositions:
     """Exact errors by position of linear attention that is trained at all positions, n = inf.
 
@@ -124,8 +123,8 @@ def exact_position_errors(
         Whether the summary of l examples is divided by l, or by the context L.
     ridge : float >= 0
         Ridge of the mean loss.  A loss that is summed over positions instead has an m-th of it.
-    tasks : inf or array (k, d)
-        A fresh task of the sphere in every sequence, or the pretraining tasks.
+    task_set : array (k, d), optional
+        The pretraining tasks; by default every sequence has a fresh task of the sphere.
 
     Returns
     -------
@@ -157,11 +156,10 @@ def exact_position_errors(
     loss = AllPositions(first, None if weights is None else tuple(np.ravel(weights).tolist()))
     positions = loss.positions(context)
     shares = loss.shares(context)
-    count, task_set = parse_tasks(tasks, dim)
-    if task_set is None and count != math.inf:
-        raise ValueError(f"tasks must be inf or an array of shape (k, {dim}), got {tasks!r}")
     fresh = centred_moments(np.eye(dim), None, rho, sphere=True)
-    trained = fresh if task_set is None else task_set_moments(task_set, None, rho)
+    trained = fresh
+    if task_set is not None:
+        trained = task_set_moments(parse_array("task_set", task_set, (None, dim)), None, rho)
     factors = positions / context if normalization == "length" else np.ones(len(positions))
     gamma = _learned(trained, positions, factors, shares, ridge)
     icl = _errors(gamma, fresh, positions, factors, rho)

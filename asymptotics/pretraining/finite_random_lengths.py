@@ -73,16 +73,15 @@ def predicted_random_length_errors(
         return Prediction(NAMES, errors[None, :], np.zeros((1, 2)))
     alike = _of_one_length(run)
     last = alike.with_(loss=LAST_POSITION)
-    corrected = np.mean(predicted_errors(last, rng=rng, draws=draws).over_tasks, axis=0)
-    factors = corrected / _errors(alike)
-    beyond = np.abs(factors - 1)
+    ratios = predicted_errors(last, rng=rng, draws=draws).over_tasks / _errors(alike)
+    beyond = np.abs(np.mean(ratios, axis=0) - 1)
     doubt = np.array([UNCERTAIN * beyond[0], np.max(beyond)])
-    factors[1] = 1.0
+    ratios[:, 1] = 1.0
     if run.problem.task_count == math.inf:
         # Both errors are of fresh tasks.
-        factors[1] = factors[0]
+        ratios[:, 1] = ratios[:, 0]
         doubt[1] = doubt[0]
-    return Prediction(NAMES, (errors * factors)[None, :], (doubt + LOSS / run.dim)[None, :])
+    return Prediction(NAMES, errors * ratios, (doubt + LOSS / run.dim)[None, :])
 
 
 def check_lengths(run: Experiment, loss: type) -> None:

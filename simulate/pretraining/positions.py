@@ -1,9 +1,9 @@
 """Errors at every position: a trained model on contexts of every length."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_integers
 from iclimit.experiment import Experiment
@@ -36,7 +36,7 @@ class PositionRuns(Result):
 def simulate_positions(
     run: Experiment,
     *,
-    positions: ArrayLike | None = None,
+    positions: Sequence[int] | np.ndarray | None = None,
     rng: Seed,
     repeats: int = 1,
     first_repeat: int = 0,
@@ -49,7 +49,7 @@ def simulate_positions(
     run : Experiment
         With any loss, in the units of this library; `iclimit.sample` tests it after the whole
         context.
-    positions : array of ints >= 1, optional
+    positions : sequence of ints >= 1, optional
         Numbers of examples seen; by default all up to the context of the run.
     rng : int, SeedSequence or Generator
         Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.

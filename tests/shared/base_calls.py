@@ -82,6 +82,8 @@ CALLS = {
     "simulate_learning_rate": (SIZES,),
     "simulate_softmax": (SIZES,),
     "simulate_one_pass": ({"run": ONE_PASS},),
+    "simulate_positions": ({"positions": [2, 6]},),
+    "exact_position_errors": ({**SIZES, "rho": 0.1, "first": 2, "task_set": IDENTITY},),
     "simulate_descent": ({"run": STEPPED},),
     "one_pass_task_errors": ({"learning_rate": 0.1},),
     "position_errors_at_size": ({"positions": [2, 6]},),

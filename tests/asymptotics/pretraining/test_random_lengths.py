@@ -94,7 +94,7 @@ def test_wrong_arguments_are_named():
     sizes = {"dim": 4, "context": 6, "rho": 0.1}
     value_error("first must be at most the context", exact_position_errors, **sizes, first=7)
     value_error("weights must be one number for each", exact_position_errors, **sizes, weights=[1])
-    value_error("tasks must be inf or an array", exact_position_errors, **sizes, tasks=3)
+    value_error("task_set must have shape", exact_position_errors, **sizes, task_set=3.0)
     value_error("normalization must be", exact_position_errors, **sizes, normalization="sum")
     type_error("run must be an Experiment", predict, 3)
 
@@ -152,7 +152,7 @@ def test_few_tasks_with_infinite_data_are_those_of_long_training():
     tasks = rng.normal(size=(6, 8))
     tasks *= math.sqrt(8) / np.linalg.norm(tasks, axis=1, keepdims=True)
     setting = {"dim": 8, "context": 16, "first": 4, "rho": 0.2, "ridge": 0.05}
-    errors = exact_position_errors(**setting, tasks=tasks)
+    errors = exact_position_errors(**setting, task_set=tasks)
     law = Problem(8, 16, tasks=tasks, noise_variance=0.2, task_law="sphere")
     loss = AllPositions(first=4)
     run = Experiment(law, prompts=2000, loss=loss, training=Ridge(0.05))

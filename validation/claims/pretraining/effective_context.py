@@ -29,7 +29,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"dim": 6, "context": 12, "rho": 0.1, "first": 2},
     {"dim": 6, "context": 12, "rho": 0.1, "normalization": "length"},
     {"dim": 4, "context": 6, "rho": 0.5, "first": 3, "weights": (4.0, 2.0, 1.0, 1.0)},
-    {"dim": 6, "context": 12, "rho": 0.2, "first": 4, "ridge": 0.05, "tasks": TASKS},
+    {"dim": 6, "context": 12, "rho": 0.2, "first": 4, "ridge": 0.05, "task_set": TASKS},
 )
 
 # Runs by the number of sequences.  Errors are a series in 1/n, the second order of which is below
@@ -49,12 +49,12 @@ def errors_by_position(
     weights: tuple[float, ...] | None = None,
     normalization: str = "mean",
     ridge: float = 0.0,
-    tasks: Any = np.inf,
+    task_set: Any = np.inf,
     repeats: int,
     rng: SeedSequence,
 ) -> np.ndarray:
     """ICL and IDG error at the first and the last position of training, (4, repeats)."""
-    law = Problem(dim, context, tasks=tasks, noise_variance=rho, task_law="sphere")
+    law = Problem(dim, context, tasks=task_set, noise_variance=rho, task_law="sphere")
     stated = Experiment(
         law,
         prompts=prompts,
@@ -72,14 +72,14 @@ def rows(effort: Effort) -> Rows:
         words = " ".join(
             f"{name}={value}"
             for name, value in setting.items()
-            if name not in ("tasks", "weights")
+            if name not in ("task_set", "weights")
         )
         runs = {
             count: run(errors_by_position, prompts=count, repeats=repeats, **setting)
             for count, repeats in effort.by_size(SEQUENCES).items()
         }
         theory = call(exact_position_errors, **setting)
-        few = "tasks" in setting
+        few = "task_set" in setting
         theories = {
             f"{error.upper()} {where} {words}": getattr(theory, error)[place]
             for error in (("icl", "idg") if few else ("icl",))

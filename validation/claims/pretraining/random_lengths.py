@@ -39,7 +39,7 @@ REPEATS: dict[str, dict[int, int]] = {
 }
 
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
-TASK_SETS = 4
+TASK_SETS = 16
 ANCHORS = (40, 48, 64, 80)
 
 
