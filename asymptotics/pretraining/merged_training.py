@@ -163,7 +163,7 @@ def merged_training_errors(
     >>> point = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
     >>> errors = merged_training_errors(time=[1.0, 3.0, 30.0], **point, init_scale=0.05)
     >>> errors.icl.round(3), errors.idg.round(3)
-    (array([1.08 , 1.013, 1.451]), array([1.042, 0.534, 0.809]))
+    (array([1.07 , 1.031, 1.461]), array([1.007, 0.541, 0.816]))
     """
     math_, values = checked(
         systems="numpy",

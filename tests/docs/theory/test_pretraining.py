@@ -15,7 +15,9 @@ from iclimit.pretraining import (
     context_slope,
     critical_budget,
     error_spread,
+    merged_training_errors,
     optimal_stopping,
+    plateau_end,
     training_errors,
 )
 from iclimit.spectra import wishart_resolvent
@@ -451,3 +453,18 @@ def test_ends_depend_on_starts_below_the_threshold_and_stopping_removes_the_peak
     assert ends.round(3).tolist() == [1.731, 1.979]
     best = optimal_stopping(tau=np.linspace(0.8, 1.2, 9), alpha=2, kappa=2, rho=0.3).error
     assert np.all(np.diff(best) < 0)
+
+
+@states(
+    "pretraining/merged-training",
+    "it is half as long as on infinitely many prompts of fresh tasks",
+)
+def test_few_prompts_and_tasks_shorten_the_plateau():
+    setting = {"alpha": 1, "rho": 0.1, "init_scale": 1e-3}
+    few = plateau_end(tau=2, kappa=0.5, **setting)
+    many = plateau_end(tau=math.inf, kappa=math.inf, **setting)
+    assert few / many == pytest.approx(0.5, abs=0.01)
+    # The weights of merged attention are still small before it, and large soon afterwards.
+    around = merged_training_errors(time=[0.8 * few, 1.2 * few], tau=2, kappa=0.5, **setting)
+    assert around.strength[0] < 0.05
+    assert around.strength[1] > 0.35
