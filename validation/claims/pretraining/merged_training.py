@@ -39,7 +39,7 @@ TIMES = (0.8, 1.6, 2.8)
 STEP = 0.01
 # Runs by dimension, and dimensions from which the limit of their predictions is extrapolated.
 REPEATS: dict[str, dict[int, int]] = {
-    "tiny": {6: 6, 8: 6, 10: 6, 12: 6},
+    "tiny": {6: 16, 8: 16, 10: 16, 12: 16},
     "quick": {8: 100, 12: 60, 16: 40, 20: 20},
     "medium": {8: 1000, 12: 700, 16: 500, 20: 300},
     "full": {8: 5000, 12: 4000, 16: 3000, 20: 2000},
@@ -47,7 +47,7 @@ REPEATS: dict[str, dict[int, int]] = {
 ANCHORS = (40, 56, 80, 112)
 # Sets of prompts by dimension whose plateaus are found.
 PLATEAUS: dict[str, dict[int, int]] = {
-    "tiny": {8: 6, 12: 6, 16: 6},
+    "tiny": {8: 12, 12: 12, 16: 12},
     "quick": {16: 500, 24: 300, 32: 200},
     "medium": {16: 4000, 24: 2000, 32: 1500},
 }
