@@ -100,8 +100,9 @@ def add_simulation(parser: OneLineParser, points: str) -> None:
     """Add what says how to simulate points of a quantity."""
     group = parser.add_argument_group("simulated points")
     text = (
-        "simulate points of icl_error, idg_error or task_gap. OPTIONS are dim=80, or several "
-        "dimensions dim=16:24:32 (three or more are extrapolated to infinite dimension), and "
+        "simulate points of icl_error, idg_error, task_gap, icl_error_at_time or "
+        "idg_error_at_time. OPTIONS are dim=80, or several dimensions dim=16:24:32 (three or "
+        "more are extrapolated to infinite dimension), and "
         f"after commas {points} and repeats=10"
     )
     group.add_argument("--simulate", type=parse_simulation, metavar="OPTIONS", help=text)

@@ -277,7 +277,8 @@ def _compared(
     """A point beside the theory: that of its integers, if it has them, otherwise the limit."""
     own = {name: given.get(name, number) for name, number in place.items()}
     doubt = 0.0
-    if set(SIZES) <= given.keys() and quantity.simulated and quantity.structure is None:
+    known = quantity.part in ("icl", "idg", "gap") and quantity.structure is None
+    if set(SIZES) <= given.keys() and known:
         setting: dict[str, Any] = {
             name: given[name] if math.isinf(given[name]) else int(given[name]) for name in SIZES
         }

@@ -7,11 +7,11 @@ from functools import cache
 
 import joblib
 
-from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.diagrams.simulated_points import solved_arguments
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
 from iclimit.runs.workers import dask_client
-from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining import sample, simulate_errors
 from iclimit.simulate.pretraining.cell_cost import (
     cell_memory,
     estimate_cost,
@@ -19,6 +19,9 @@ from iclimit.simulate.pretraining.cell_cost import (
     largest_dimension,
 )
 from iclimit.words import SIZES, TIMES, in_units
+
+# Functions that simulate runs; the other cells are predictions.
+SIMULATED = (simulate_errors, sample)
 
 # Seconds in which worker processes start.
 _START = 3.0
@@ -84,7 +87,7 @@ def plan_cells(
     Parameters
     ----------
     cells : sequence of Cell
-        Of `simulate_errors` and `finite_size_errors`, at least one of the former.
+        Of `simulate_errors` or `sample` and of predictions, at least one of the former.
     rng, jobs, backend, store, scheduler
         As in `iclimit.runs.run_cells`.
 
@@ -101,7 +104,7 @@ def plan_cells(
     if scheduler is not None or dask_client() is not None:
         workers = None
     gpu = backend == "cupy" and workers is not None
-    runs = [cell.keywords for cell in cells if cell.function is simulate_errors]
+    runs = [solved_arguments(cell) for cell in cells if cell.function in SIMULATED]
     needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
     memory, largest = max(needs)
     fits = None
@@ -128,8 +131,8 @@ def plan_cells(
 
 def _seconds(cell: Cell, count: int) -> float:
     """Time of so many repeats of a cell on one core, which a GPU does not need longer for."""
-    if cell.function is simulate_errors:
-        return estimate_cost(**cell.keywords | {"repeats": count}).seconds
+    if cell.function in SIMULATED:
+        return estimate_cost(**solved_arguments(cell) | {"repeats": count}).seconds
     stated = dict(cell.parameters)
     return count * stated["draws"] * _draw_seconds(Cell.of(cell.function, **stated | {"draws": 2}))
 
@@ -138,5 +141,5 @@ def _seconds(cell: Cell, count: int) -> float:
 def _draw_seconds(prediction: Cell) -> float:
     """Time of one drawn task set in a prediction of two."""
     start = time.process_time()
-    finite_size_errors(**prediction.keywords, rng=0)
+    prediction.function(**prediction.keywords, rng=0)
     return (time.process_time() - start) / 2

@@ -38,6 +38,9 @@ OPTIONS = (
     *("normalize", "store", "jobs", "backend", "progress"),
 )
 
+# Quantities that are errors of runs after a time of training, and which errors.
+TIMED = {"icl_error_at_time": "icl", "idg_error_at_time": "idg"}
+
 # Parameters that quantities of structured data take besides their own.
 TESTS = ("test_alpha", "test_rho")
 
@@ -93,9 +96,15 @@ class Quantity:
         return self.all_parameters[name].integer or name in self.single
 
     @property
+    def measured(self) -> str:
+        """Which error of a simulated run it is: icl, idg or gap; empty if none."""
+        part = TIMED.get(self.name, self.part)
+        return part if part in ("icl", "idg", "gap") else ""
+
+    @property
     def simulated(self) -> bool:
         """Whether it is one of the errors of a simulation, or their gap."""
-        return self.part in ("icl", "idg", "gap")
+        return bool(self.measured)
 
     @property
     def spectra(self) -> dict[str, str]:

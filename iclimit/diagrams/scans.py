@@ -160,7 +160,7 @@ def curve(
 
 def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.ndarray:
     """Predicted standard deviation of one run at a dimension."""
-    if quantity.structure is not None or not quantity.simulated:
+    if quantity.structure is not None or quantity.part not in ("icl", "idg", "gap"):
         which = "icl_error, idg_error or task_gap of isotropic data"
         raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
     check_integers(band=dim)

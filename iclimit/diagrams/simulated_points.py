@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.asymptotics.pretraining import finite_size_errors, predict
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.quantities import Quantity
+from iclimit.experiment import Experiment, Ridge
 from iclimit.notation import RATIOS, ratios_of, sizes_of
 from iclimit.prediction import Prediction
 from iclimit.results import Estimate, Result
 from iclimit.runs.cell import Cell
 from iclimit.samples import Samples
-from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining import sample, simulate_errors
 from iclimit.statistics import extrapolate, z_score
 
 # Sizes from which simulations are extrapolated to infinite size.
@@ -23,6 +24,9 @@ LEAST_SIZES = 3
 
 # Least number of task sets for a prediction, times d: its spread shrinks as 1/d.
 _PREDICTION_DRAWS = 1000
+
+# Arguments of a cell that its cost depends on.
+_SOLVED = ("dim", "context", "tasks", "prompts", "rho", "ridge")
 
 # Up to this number of tasks a prediction task by task costs no more than the simulation.
 _FEW_TASKS = 40
@@ -71,7 +75,22 @@ def cells_at(
     least = max(repeats, _PREDICTION_DRAWS / dim)
     draws = 2 ** math.ceil(math.log2(least))
     run = Cell.of(simulate_errors, **arguments, repeats=repeats)
+    if "time" in parameters:
+        run = Cell.of(sample, run=_timed(parameters, arguments), repeats=repeats)
     return run, prediction_cell(parameters, dim, draws, structure)
+
+
+def solved_arguments(cell: Cell) -> dict[str, Any]:
+    """Arguments of `simulate_errors` that cost about as much as a cell of runs.
+
+    A flow takes passes over the prompts, as the ridge regression does.
+    """
+    arguments = dict(cell.keywords)
+    run = arguments.pop("run", None)
+    if run is None:
+        return arguments
+    solved = run.with_(training=Ridge(run.ridge))
+    return arguments | {name: solved.keywords().get(name, 0.0) for name in _SOLVED}
 
 
 def prediction_cell(
@@ -81,7 +100,16 @@ def prediction_cell(
     arguments = _arguments(parameters, dim, structure)
     draws = 1 if math.isinf(parameters["kappa"]) else draws
     approach = "tasks" if arguments["tasks"] <= _FEW_TASKS else "moments"
+    if "time" in parameters:
+        run = _timed(parameters, arguments)
+        return Cell.of(predict, run=run, draws=draws, approach=approach)
     return Cell.of(finite_size_errors, **arguments, draws=draws, approach=approach)
+
+
+def _timed(parameters: Mapping[str, float], arguments: Mapping[str, Any]) -> Experiment:
+    """The run with these arguments that is trained for a time."""
+    start_variance = parameters.get("start_variance", 0.0)
+    return Experiment.of(**arguments, time=parameters["time"], start_variance=start_variance)
 
 
 def _arguments(
@@ -177,7 +205,7 @@ def value_at(
     results: Sequence[tuple[Samples, Prediction]],
 ) -> SimulatedValue:
     """Value at a point from the runs and predictions there, in the order of their sizes."""
-    runs = tuple(_sized(run, predicted, quantity.part) for run, predicted in results)
+    runs = tuple(_sized(run, predicted, quantity.measured) for run, predicted in results)
     sizes = [run.parameters["dim"] for run in runs]
     deviations = np.array([run.estimate.mean - run.prediction.mean for run in runs])
     errors = np.array(

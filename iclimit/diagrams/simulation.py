@@ -15,7 +15,7 @@ from iclimit.asymptotics.pretraining import error_spread
 from iclimit.axes import is_logarithmic
 from iclimit.checks import check_arguments, given
 from iclimit.diagrams.planning import Plan, plan_cells
-from iclimit.diagrams.quantities import Quantity
+from iclimit.diagrams.quantities import TIMED, Quantity
 from iclimit.diagrams.simulated_points import (
     LEAST_SIZES,
     SimulatedValue,
@@ -25,6 +25,7 @@ from iclimit.diagrams.simulated_points import (
     is_near,
     moved_to_integers,
     prediction_cell,
+    solved_arguments,
     value_at,
 )
 from iclimit.grids import geometric_grid, linear_grid
@@ -158,9 +159,10 @@ class Simulation:
         dim = self.sizes[-1]
         wanted = self._wanted(float(quantity.evaluate(point)))
         known = quantity.structure is None and len(self.sizes) < LEAST_SIZES
+        known = known and quantity.name not in TIMED
         if not (known and 0 < wanted < math.inf):
             return first
-        scatter = float(getattr(error_spread(**point), quantity.part)) / dim
+        scatter = float(getattr(error_spread(**point), quantity.measured)) / dim
         factor = (scatter / wanted) ** 2 / first[-1]
         if not 1 < factor < math.inf:
             return first
@@ -210,8 +212,8 @@ def parse_simulation(
     """
     if not quantity.simulated:
         raise ValueError(
-            "quantity must be icl_error, idg_error or task_gap to be simulated, "
-            f"got {quantity.name!r}"
+            f"quantity must be icl_error, idg_error, task_gap or {' or '.join(TIMED)} to be "
+            f"simulated, got {quantity.name!r}"
         )
     if not isinstance(options, Mapping):
         raise TypeError(f'simulation must be a mapping such as {{"dim": 40}}, got {options!r}')
@@ -357,7 +359,7 @@ def predict_lines(
         if isinstance(result, Exception):
             continue
         if result.uncertainty < 1 or math.isinf(result.icl.mean):
-            predictions[outcome.cell] = getattr(result, quantity.part)
+            predictions[outcome.cell] = getattr(result, quantity.measured)
     return [
         [
             SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, predictions[cell])
@@ -384,7 +386,8 @@ def _places(grid: np.ndarray, dim: int, ridgeless: bool) -> np.ndarray:
 
 def _batch_repeats(cell: Cell) -> int:
     """Repeats that are put on record together."""
-    arguments = {name: value for name, value in cell.keywords.items() if name != "repeats"}
+    arguments = solved_arguments(cell)
+    arguments.pop("repeats")
     return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
 
 

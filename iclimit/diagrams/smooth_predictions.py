@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from iclimit.axes import Scale
-from iclimit.diagrams.quantities import Quantity, find_quantity
+from iclimit.diagrams.quantities import TIMED, Quantity, find_quantity
 from iclimit.diagrams.simulated_points import SizedPrediction
 from iclimit.smooth_lines import smooth_line
 
@@ -18,8 +18,8 @@ def smooth_prediction(
 ) -> Callable[[np.ndarray], np.ndarray] | None:
     """Smooth curve through predictions at one size, which scatter with the tasks that are drawn.
 
-    A spline smooths their ratio to the limit of the ICL error within their standard errors.  At
-    size d that is taken at tau d/(d + 1), where it diverges as the prediction does, at
+    A spline smooths their ratio to the limit of the ICL error, or of the error at a time, within
+    their standard errors.  At size d that is taken at tau d/(d + 1), where it diverges as the prediction does, at
     n = d (d + 1).  The curve is NaN next to where a prediction is infinite for another reason.
 
     Parameters
@@ -38,7 +38,9 @@ def smooth_prediction(
     callable or None
         Function of the parameter; None if there are no two finite predictions.
     """
-    error = find_quantity("icl_error", quantity.structure)
+    error = quantity
+    if quantity.name not in TIMED:
+        error = find_quantity("icl_error", quantity.structure)
     last = {sized.parameters[x]: sized for sized in predictions}
     at = np.array(sorted(last))
 
