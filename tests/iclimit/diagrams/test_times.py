@@ -7,6 +7,9 @@ import iclimit
 from iclimit.cli import main
 from iclimit.pretraining import training_errors
 
+# Each predicts dozens of runs after a time of training: 5 to 10 CPU seconds.
+pytestmark = pytest.mark.slow
+
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
 TIME = np.geomspace(0.05, 2, 5)
 
