@@ -589,6 +589,15 @@ def _excess_kurtosis(input_law: str) -> float:
     return fourth / fourth_divisor / (second / second_divisor) ** 2 - 3
 
 
+def _training_notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
+    """What was assumed of runs that are no minimisers."""
+    if any(run.trained and not run.sgd for run in runs):
+        yield "Training is that of gradient flow, which small steps follow (time 2/d rate steps)."
+    courses = [run.course for run in runs if run.trained]
+    if len(set(courses)) < len(courses):
+        yield "Rows that differ in the length of training alone are taken to be the same runs."
+
+
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
     """What was assumed, in sentences."""
     runs = [row.run for row in rows]
@@ -598,11 +607,7 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         single = any(len(error.samples) for run in runs for error in run.errors.values())
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
-    if any(run.trained and not run.sgd for run in runs):
-        yield "Training is that of gradient flow, which small steps follow (time 2/d rate steps)."
-    courses = [run.course for run in runs if run.trained]
-    if len(set(courses)) < len(courses):
-        yield "Rows that differ in the length of training alone are taken to be the same runs."
+    yield from _training_notes(runs)
     attention = [run for run in runs if run.estimator == ATTENTION]
     if attention and not any(run.ridge for run in attention):
         yield "The ridge is 0."

@@ -127,7 +127,9 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     """All mistakes that are tried on these runs; those that change nothing are left out."""
     attention = any(run.estimator == ATTENTION for run in runs)
     possible = [*ERRORS, SCALED_ERRORS]
-    if attention:
+    if any(run.sgd for run in runs):
+        possible += [*CONTEXTS, *_noises()]
+    elif attention:
         possible += [*SETTINGS, *_turned(runs), *_fitted(runs)]
         possible += [RunMistake(text, change) for text, change in training_mistakes(runs, theory)]
     else:
@@ -142,7 +144,9 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
         possible.append(RunMistake(text, one_set=True, scatter=attrgetter("prompts")))
     if theory.structure is None:
         possible += _laws(runs, theory)
-    if theory.structure is None and attention:
+    # Variants are simulated as minimisers.
+    minimised = not any(run.trained for run in runs)
+    if theory.structure is None and attention and minimised:
         possible += [*SIMULATED, *_other_tests(runs)]
     return _distinct(possible, runs)
 

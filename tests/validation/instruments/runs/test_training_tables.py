@@ -205,6 +205,8 @@ ADAM = {
 }
 
 
+# All sets of rows, and pairs of mistakes, are tried: ten CPU seconds.
+@pytest.mark.slow
 def test_published_runs_of_adam_depend_on_start_and_optimiser(only):
     only("root of d", "per cent")
     shared = {"dim": 20, "context": 100, "tasks": math.inf, "rho": 0, "runs": 50}
