@@ -19,8 +19,9 @@ def smooth_prediction(
     """Smooth curve through predictions at one size, which scatter with the tasks that are drawn.
 
     A spline smooths their ratio to the limit of the ICL error, or of the error at a time, within
-    their standard errors.  At size d that is taken at tau d/(d + 1), where it diverges as the prediction does, at
-    n = d (d + 1).  The curve is NaN next to where a prediction is infinite for another reason.
+    their standard errors.  At size d that is taken at tau d/(d + 1), where it diverges as the
+    prediction does, at n = d (d + 1).  The curve is NaN next to where a prediction is infinite for
+    another reason.
 
     Parameters
     ----------
