@@ -54,7 +54,7 @@ FARTHEST = 1.5
 PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
 # Mark of a limit in labels, which the figure shows.
 LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
-KEY = "points: simulation;  stars: limit;  dotted: extrapolation to infinite size"
+KEY = "points: simulation;  stars: limit;  dotted: extrapolation;  bars at 0: accepted"
 # The same where ratios to predictions are extrapolated, as the axis says.
 RATIO = "simulation / prediction"
 # Width of the bar that shows which extrapolated values are accepted.
@@ -107,10 +107,17 @@ def draw_limit(ax: Axes, row: Limit, width: int, verdict: Verdict) -> None:
         middle = compared[number].theory / unit
         reach = verdict.accepted(compared[number]) / unit
         ends = [middle - reach, middle + reach]
-        ax.plot([0, 0], ends, color=colour, alpha=0.25, linewidth=BAR, clip_on=False, zorder=1)
+        # Each bar is narrower than the one before, which it would hide.
+        linewidth = BAR * (1 - number / len(labels) / 2)
+        style: Any = {"color": colour, "alpha": 0.25, "clip_on": False, "zorder": 1}
+        ax.plot([0, 0], ends, linewidth=linewidth, **style)
     words = "\n".join(wrap(title, width))
     y = RATIO if predictions_of(row) else "estimate"
-    finish(ax, "1 / size", y, title=words, legend="" if any(labels) else None)
+    # A single panel is narrower than the figure by the names below it: a legend above is cut.
+    above = any(labels) and width < TITLE[1]
+    finish(ax, "1 / size", y, title=words, legend="" if above else None)
+    if any(labels) and not above:
+        ax.legend(fontsize="small")
 
 
 def headed(labels: Sequence[str]) -> tuple[str, list[str]]:
