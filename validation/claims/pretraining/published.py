@@ -33,9 +33,8 @@ HIGHER = {("icl", 0.5, 1.0): 0.015}
 
 def place(run: MeasuredRun) -> tuple[Point, int]:
     """Parameters of the limit, and dimension of a run."""
-    known = {part.name for part in fields(Point)}
-    point = {name: value for name, value in run.ratios.items() if name in known}
-    return Point(**point), run.sizes["dim"]
+    names = [field.name for field in fields(Point)]
+    return Point(**{name: run.ratios[name] for name in names}), run.sizes["dim"]
 
 
 def rows(effort: Effort) -> Rows:
