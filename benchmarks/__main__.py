@@ -38,6 +38,8 @@ def machine() -> str:
 def main() -> None:
     """Run what is asked for, print the tables, and write them into the README if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    text = "what every device of this machine computes in at most five minutes"
+    parser.add_argument("devices", nargs="?", choices=["gpu"], help=text)
     parser.add_argument("--large", action="store_true", help="also the dense way at d = 100")
     parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
     parser.add_argument(
@@ -45,7 +47,13 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     load = f"; load average at the start {os.getloadavg()[0]:.1f}" if os.name == "posix" else ""
-    if arguments.only is None:
+    if arguments.devices:
+        if arguments.large or arguments.write or arguments.only:
+            parser.error("gpu goes with no other argument")
+        from benchmarks.gpu import report as report_devices
+
+        tables = report_devices()
+    elif arguments.only is None:
         tables = report(run_all(arguments.large))
     else:
         if arguments.large or arguments.write:

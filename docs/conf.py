@@ -131,8 +131,8 @@ GALLERY = {
     ),
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
-        *("extrapolation", "fluctuations", "optimal_ridge", "training_time"),
-        *("merged_training", "gamma", "structured_tasks"),
+        *("extrapolation", "thousand_dimensions", "fluctuations", "optimal_ridge"),
+        *("training_time", "merged_training", "gamma", "structured_tasks"),
         *("low_rank_tasks", "best_covariances", "exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),

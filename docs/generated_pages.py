@@ -21,6 +21,7 @@ from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.registry import DERIVED, REGISTRY
 from iclimit.units import CONVENTIONS
 from iclimit.validation import CLAIMS
+from iclimit.validation.reference import read_reference
 
 HERE = Path(__file__).parent
 
@@ -83,6 +84,7 @@ def write_generated():
     _write(folder / "public-names.inc", _public_names())
     _write(folder / "backends.inc", table("24 76", _backends()))
     _write(folder / "array-libraries.inc", _array_libraries())
+    _write(folder / "gpu.inc", table("10 10 14 10 12 12 16 16", _gpu_runs(), style="numbers"))
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
@@ -216,6 +218,14 @@ def _backends():
     yield "Console, ``--backend``", ", ".join(verbs)
     functions = [f"`{name}`" for name in named if " " not in name]
     yield "Python, ``backend=``", ", ".join(functions)
+
+
+def _gpu_runs():
+    """Recorded simulations on a GPU, beside their limits."""
+    yield "d", "tau", "ridge", "runs", "seconds", "GiB", "ICL error (limit)", "IDG error (limit)"
+    for row in read_reference("gpu_h200.csv"):
+        sizes = (row[name] for name in ("dim", "tau", "ridge", "runs", "seconds", "gib"))
+        yield (*sizes, *(f"{row[name]} ({row[f'limit_{name}']})" for name in ("icl", "idg")))
 
 
 def _array_libraries():

@@ -68,9 +68,9 @@ TESTED = 4096
 # Numbers of tasks that are judged, and those that are drawn beside them, where seeds scatter.
 JUDGED = (64, math.inf)
 DRAWN = (4, 16)
-# Trainings of each number that is judged, and of those beside them.
+# Trainings of each number that is judged, and of those beside them; one takes 150 CPU seconds.
 SEEDS = {"tiny": 0, "quick": 0, "medium": 8, "full": 8}
-SEEDS_BESIDE = 2
+SEEDS_BESIDE = {"tiny": 0, "quick": 0, "medium": 0, "full": 4}
 
 
 @named_cell("recorded_errors")
@@ -134,7 +134,8 @@ def rows(effort: Effort) -> Rows:
         label = f"{name.upper()} error of recorded weights, {network}"
         yield mean(label, value, call(beside, measured[network][name], error))
     seeds = effort.pick(**SEEDS)
-    counts = dict.fromkeys(DRAWN, SEEDS_BESIDE) | dict.fromkeys(JUDGED, seeds)
+    few = effort.pick(**SEEDS_BESIDE)
+    counts = dict.fromkeys(DRAWN, few) | dict.fromkeys(JUDGED, seeds)
     errors = {
         tasks: [run(trained_transformer_error, tasks=tasks, repeat=r) for r in range(count)]
         for tasks, count in counts.items()
