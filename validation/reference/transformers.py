@@ -68,8 +68,11 @@ def transition() -> tuple[TransitionPoint, ...]:
             )
             for name in ("icl", "idg")
         }
-        dim, steps = (int(row[name]) for name in ("d", "steps"))
-        points.append(TransitionPoint(dim, float(row["tasks"]), steps, **errors))
+        points.append(
+            TransitionPoint(
+                dim=int(row["d"]), tasks=float(row["tasks"]), steps=int(row["steps"]), **errors
+            )
+        )
     return tuple(points)
 
 
