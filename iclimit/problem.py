@@ -36,6 +36,7 @@ from iclimit.checks import (
 )
 from iclimit.links import LinkLike, stored_link
 from iclimit.notation import explaining, ratios_of
+from iclimit.scale_laws import ScaleLawLike, parse_scale_law
 from iclimit.units import Convention, get_convention
 
 # Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
@@ -179,6 +180,9 @@ class Problem:
         :math:`\epsilon`.  In other units z and the labels are over the unit of the labels.
     flips : float in [0, 1]
         Probability that a label, in the context or of the query, has the other sign.
+    scale_law : ("student", number) or (points, probabilities), optional
+        Law of a scale u of mean 1 that is drawn for every token: inputs are :math:`\sqrt u` times
+        Gaussian ones, as in `iclimit.pretraining.elliptical_errors`.
 
     Raises
     ------
@@ -220,6 +224,7 @@ class Problem:
     correlated_query: bool = False
     link: LinkLike = "identity"
     flips: float = 0.0
+    scale_law: ScaleLawLike | None = None
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
@@ -231,6 +236,7 @@ class Problem:
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
         self._set("link", stored_link(self.link))
+        self._parse_scale_law()
         self._parse_correlation()
         count, given = parse_tasks(self.tasks, self.dim)
         self._set("tasks", count if given is None else given)
@@ -243,6 +249,21 @@ class Problem:
                 )
             self._set("noise_law", NoiseLaw.parse(self.noise_law))
         self._parse_mixture()
+
+    def _parse_scale_law(self) -> None:
+        if self.scale_law is None:
+            return
+        self._set("scale_law", parse_scale_law(self.scale_law).stored)
+        if self.input_law != "gaussian":
+            raise ValueError(
+                f"input_law must be gaussian where scale_law is given, got {self.input_law!r}"
+            )
+        if self.is_correlated:
+            raise ValueError(
+                f"correlation must be 0 where scale_law is given, got {self.correlation!r}"
+            )
+        if not self.has_linear_labels:
+            raise ValueError(f"link must be identity where scale_law is given, got {self.link!r}")
 
     def _parse_correlation(self) -> None:
         check_kernel("correlation", self.correlation, self.context + self.correlated_query)
@@ -366,7 +387,8 @@ class Problem:
     def limit(self) -> dict[str, Any]:
         """Parameters of the limit that are defined, as keywords of the theory."""
         ratios = ratios_of(self.dim, {"context": self.context, "tasks": self.task_count})
-        return ratios | {"rho": self.mean_noise_variance / self.label_unit} | self.labels
+        limit = ratios | {"rho": self.mean_noise_variance / self.label_unit} | self.labels
+        return limit if self.scale_law is None else limit | {"scale_law": self.scale_law}
 
     @property
     def labels(self) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from .bayes import dmmse_errors as dmmse_errors
 from .budgets import ComputeOptimalPretraining as ComputeOptimalPretraining
 from .budgets import compute_optimal_pretraining as compute_optimal_pretraining
 from .budgets import critical_budget as critical_budget
+from .elliptical import elliptical_errors as elliptical_errors
 from .error_derivations import derive_icl_error as derive_icl_error
 from .error_derivations import derive_idg_error as derive_idg_error
+from .error_law import ErrorLaw as ErrorLaw
+from .error_law import error_law as error_law
 from .error_limits import derive_error_limits as derive_error_limits
 from .exact_positions import ExactPositions as ExactPositions
 from .exact_positions import exact_position_errors as exact_position_errors

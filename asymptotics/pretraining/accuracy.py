@@ -36,11 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
-from iclimit.asymptotics.checks import broadcast_shape, checked, flattened
+from iclimit.asymptotics.checks import CheckedValues, broadcast_shape, checked, flattened
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import (
     context_noise,
@@ -48,7 +49,7 @@ from iclimit.asymptotics.pretraining.icl import (
     ridgeless_point,
     solve_fixed_point,
 )
-from iclimit.asymptotics.pretraining.labels import effective_labels
+from iclimit.asymptotics.pretraining.labels import EffectiveLabels, effective_labels
 from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 from iclimit.checks import check_choice
@@ -177,13 +178,9 @@ def pretrained_accuracy(
     math_, values = checked(
         systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, flips=flips
     )
-    labels = effective_labels(link, values.rho, flips=values.flips)
+    pairs = label_pairs(math_, values, effective_labels(link, values.rho, flips=values.flips))
     with math_.quiet():
-        tau = values.tau
-        q = context_noise(math_, values.alpha, labels.rho)
-        penalty = values.ridge * labels.ridge_factor
-        xi, eta = solve_fixed_point(math_, tau < 1, tau, q, values.kappa, penalty)
-        cosines = _cosines(math_, tau, values.kappa, labels.rho, q, xi, eta)
+        cosines = [_cosine(pair) for pair in pairs]
     # Predictions in the sign of the labels: flips of more than half of them turn it.
     signs = np.sign(1 - 2 * values.flips)
     if metric is not None:
@@ -193,10 +190,29 @@ def pretrained_accuracy(
     return PretrainedAccuracy(*(np.asarray(own)[()] for own in (icl, idg, *flipped)))
 
 
-def _cosines(
+class Pair(NamedTuple):
+    """Moments E z f and E f^2 of target and prediction, over the linear part of the labels."""
+
+    mean: Value
+    square: Value
+
+
+def label_pairs(
+    math_: Namespace, values: CheckedValues, labels: EffectiveLabels
+) -> tuple[Pair, Pair]:
+    """Pairs of fresh and of pretraining tasks, from checked arguments."""
+    with math_.quiet():
+        tau = values.tau
+        q = context_noise(math_, values.alpha, labels.rho)
+        penalty = values.ridge * labels.ridge_factor
+        xi, eta = solve_fixed_point(math_, tau < 1, tau, q, values.kappa, penalty)
+        return _pairs(math_, tau, values.kappa, labels.rho, q, xi, eta)
+
+
+def _pairs(
     math_: Namespace, tau: Value, kappa: Value, rho: Value, q: Value, xi: Value, eta: Value
-) -> tuple[Value, Value]:
-    """Correlations of z and f on fresh and pretraining tasks, for linear labels with noise.
+) -> tuple[Pair, Pair]:
+    """Pairs of fresh and pretraining tasks, for linear labels with noise.
 
     Averages over c, the eigenvalues of the tasks, are in the form whose terms are all positive.
     """
@@ -213,8 +229,13 @@ def _cosines(
     cube = mean * (1 + nu * (w + 2) * more + nu**2 * w * more**2) / r
     features = square + (2 * q * mean * w + q**2 * M * w**2) / r
     A = M * (1 + q * w**2) / r
-    fresh = (1 + q) * (square + A * idg / tau)
-    return mean / np.sqrt(fresh), own / np.sqrt(cube + q * square + features * idg / tau)
+    fresh = Pair(mean, (1 + q) * (square + A * idg / tau))
+    return fresh, Pair(own, cube + q * square + features * idg / tau)
+
+
+def _cosine(pair: Pair) -> Value:
+    """Correlation of z and f."""
+    return pair.mean / np.sqrt(pair.square)
 
 
 def _measured(metric: Metric, cosines: list[Value], flips: Value) -> PretrainedAccuracy:
@@ -302,13 +323,13 @@ def accurate_ridge(
 
         def missed(step: Value, *setting: Value) -> Value:
             tau, q, kappa, _, rho = setting
-            return -_cosines(math_, tau, kappa, rho, q, *at(step, *setting))[place]
+            return -_cosine(_pairs(math_, tau, kappa, rho, q, *at(step, *setting))[place])
 
         arguments = (points.tau, q, points.kappa, start, labels.rho)
         step, value = find_minimum(math_, missed, _SCAN, arguments)
         xi, eta = at(step, *arguments)
         first = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)
-        plain = _cosines(math_, points.tau, points.kappa, labels.rho, q, *first)[place]
+        plain = _cosine(_pairs(math_, points.tau, points.kappa, labels.rho, q, *first)[place])
         better = (step > _SCAN[0]) & (-value > plain + _BETTER)
         ridge = np.where(better, xi * eta * labels.factor, 0.0)
         accuracy = 1 - np.arccos(np.sign(1 - 2 * points.flips) * np.maximum(-value, plain)) / np.pi

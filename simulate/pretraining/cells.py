@@ -64,6 +64,7 @@ _KNOWN = (
     "correlated_query",
     "link",
     "flips",
+    "scale_law",
 )
 
 # Test prompts per error where it is not exact.
@@ -455,10 +456,12 @@ def _chosen_sampler(run: Experiment, sampler: str) -> str:
 
 
 def _needs_tokens(run: Experiment) -> bool:
-    """Whether the law of summaries is not known: with drift, or links where pairs are ordered."""
-    laws = ((run.problem, run.model.gates), (run.tests.problem, run.tests.gates))
-    linked = (not law.has_linear_labels and is_timed(law, gates) for law, gates in laws)
-    return any(law.drift for law, _ in laws) or any(linked)
+    """Whether the law of summaries is not known: drift, or links or scales of ordered pairs."""
+    for law, gates in ((run.problem, run.model.gates), (run.tests.problem, run.tests.gates)):
+        plain = law.has_linear_labels and law.scale_law is None
+        if law.drift or (is_timed(law, gates) and not plain):
+            return True
+    return False
 
 
 def _parameters(run: Experiment) -> dict[str, Any]:
@@ -470,6 +473,8 @@ def _parameters(run: Experiment) -> dict[str, Any]:
     stated["task_law"] = run.problem.task_law
     for name in stated.keys() & {"link", "test_link"}:
         stated[name] = link_text(stated[name])
+    for name in stated.keys() & {"scale_law", "test_scale_law"}:
+        stated[name] = str(stated[name])
     for name, value in stated.items():
         if np.ndim(value):
             stated[name] = fingerprint(np.asarray(value))

@@ -16,6 +16,7 @@ from array_api_compat import array_namespace
 
 from iclimit.links import link_text, parse_link
 from iclimit.problem import Problem
+from iclimit.scale_laws import parse_scale_law
 from iclimit.simulate.arrays import Array, Generator
 
 
@@ -64,10 +65,11 @@ _POINTS = 200_001
 
 
 class LinkMoments(NamedTuple):
-    """Means over a label y and its z: z y, y^2, y^2 z^2, y^3 z and y^4."""
+    """Means over a label y, its z and the scale u: z y, y^2, u y^2, y^2 z^2, y^3 z and y^4."""
 
     slope: float
     square: float
+    across: float
     along: float
     third: float
     fourth: float
@@ -85,9 +87,29 @@ def link_moments(problem: Problem) -> LinkMoments:
     return LinkMoments(
         slope=sign * (weight @ (z * g)),
         square=square + rho,
+        across=square + rho,
         along=weight @ (z * g) ** 2 + rho,
         third=sign * (weight @ (z * g**3) + 3 * rho * (weight @ (z * g))),
         fourth=weight @ g**4 + 6 * rho * square + 3 * rho**2,
+    )
+
+
+def scaled_moments(problem: Problem) -> LinkMoments:
+    """The same of linear labels of inputs with scales u; z is the root of u times a normal one."""
+    law = parse_scale_law(problem.scale_law)
+    spread = (law.degrees - 2) / (law.degrees - 4)
+    if law.points:
+        spread = sum(
+            chance * u**2 for u, chance in zip(law.points, law.probabilities, strict=True)
+        )
+    rho = problem.noise_variance
+    return LinkMoments(
+        slope=1.0,
+        square=1 + rho,
+        across=spread + rho,
+        along=3 * spread + rho,
+        third=3 * (spread + rho),
+        fourth=3 * (spread + 2 * rho + rho**2),
     )
 
 

@@ -17,6 +17,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_memory, check_shape
 from iclimit.problem import NoiseLaw, Problem
+from iclimit.scale_laws import ScaleLawLike, parse_scale_law
 from iclimit.simulate.arrays import (
     Array,
     Backend,
@@ -286,7 +287,22 @@ def draw_inputs(
     x = draw_coordinates(backend, generator, (*shape, problem.dim), problem.input_law)
     if problem.input_scale != 1:
         x *= problem.input_scale
+    if problem.scale_law is not None:
+        scales = draw_scales(problem.scale_law, backend, generator, shape)
+        x *= backend.xp.sqrt(scales)[..., None]
     return times_root(x, input_root(problem, backend))
+
+
+def draw_scales(
+    scale_law: ScaleLawLike, backend: Backend, generator: Generator, shape: tuple[int, ...]
+) -> Array:
+    """Draw scales u of tokens, of mean 1."""
+    law = parse_scale_law(scale_law)
+    if not law.points:
+        return (law.degrees / 2 - 1) / generator.standard_gamma(law.degrees / 2, shape)
+    chances = backend.asarray(np.cumsum(law.probabilities)[:-1])
+    chosen = backend.xp.searchsorted(chances, generator.random(math.prod(shape)))
+    return backend.xp.reshape(backend.asarray(law.points)[chosen], shape)
 
 
 def draw_coordinates(

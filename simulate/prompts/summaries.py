@@ -37,12 +37,19 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.covariances import times_root
-from iclimit.simulate.prompts.links import LinkMoments, flipped_labels, link_moments, linked_labels
+from iclimit.simulate.prompts.links import (
+    LinkMoments,
+    flipped_labels,
+    link_moments,
+    linked_labels,
+    scaled_moments,
+)
 from iclimit.simulate.prompts.query_errors import ContextMeans, correlated_query_error
 from iclimit.simulate.prompts.sampling import (
     context_summary,
     draw_fresh_tasks,
     draw_prompts,
+    draw_scales,
     input_root,
     task_root,
 )
@@ -69,7 +76,8 @@ def sample_summaries(
     aa, ab, bb = _noise_sums(backend, generator, context, norm.shape[0])
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
     aligned = signal * aa + noise * ab
-    return _around(generator, tasks, context, _LabelSums(norm, aligned, label_square), chosen)
+    sums = _LabelSums(norm, aligned, label_square, label_square)
+    return _around(generator, tasks, context, sums, chosen)
 
 
 def sample_linked_summaries(
@@ -80,16 +88,22 @@ def sample_linked_summaries(
     *,
     chosen: Array | None = None,
 ) -> Array:
-    """Draw summaries as `sample_summaries`, for labels that are not linear, in O(d + context)."""
+    """Draw summaries as `sample_summaries`, with links or scales of inputs, in O(d + context)."""
     norm = _norms(tasks, chosen)
     n = norm.shape[0]
     signal = norm[:, None] / math.sqrt(tasks.shape[1])
     a = generator.standard_normal((n, problem.context))
+    scales = None
+    if problem.scale_law is not None:
+        scales = draw_scales(problem.scale_law, backend, generator, a.shape)
+        a *= backend.xp.sqrt(scales)
     y = flipped_labels(problem, generator, linked_labels(problem, signal * a))
     if problem.noise_variance:
         y = y + math.sqrt(problem.noise_variance) * generator.standard_normal(y.shape)
     xp = backend.xp
-    sums = _LabelSums(norm, xp.vecdot(y, a), xp.vecdot(y, y))
+    square = xp.vecdot(y, y)
+    across = square if scales is None else xp.vecdot(y * scales, y)
+    sums = _LabelSums(norm, xp.vecdot(y, a), square, across)
     return _around(generator, tasks, problem.context, sums, chosen)
 
 
@@ -101,11 +115,15 @@ def _norms(tasks: Array, chosen: Array | None) -> Array:
 
 
 class _LabelSums(NamedTuple):
-    """Norms |w| of the tasks of prompts, and sums over contexts of y a and of y^2, each (n,)."""
+    """Norms |w| of the tasks of prompts, and sums over contexts of y a, y^2 and u y^2, each (n,).
+
+    The last one has the scales u of the inputs, 1 where these have none.
+    """
 
     norm: Array
     aligned: Array
     square: Array
+    across: Array
 
 
 def _around(
@@ -118,7 +136,7 @@ def _around(
     length = xp.where(sums.norm > 0, sums.norm, xp.ones_like(sums.norm))  # zero has no direction
     scale = math.sqrt(d) / context
     along = (scale * sums.aligned / length)[:, None]
-    spread = (scale * xp.sqrt(sums.square))[:, None]
+    spread = (scale * xp.sqrt(sums.across))[:, None]
     inverse_square = length**-2
     summaries = xp.empty((n, d + 1))
     for rows in row_blocks(xp, n, 8 * d):
@@ -259,6 +277,8 @@ def has_known_moments(problem: Problem, gates: Array | None) -> bool:
     known = unit_tasks or not is_timed(problem, gates)
     if problem.is_correlated and problem.correlated_query:
         known = unit_tasks and not problem.drift
+    if problem.scale_law is not None:
+        return unit_tasks and not is_timed(problem, gates)
     if not problem.has_linear_labels:
         # Jumps of a user's function may be anywhere.
         known = unit_tasks and not is_timed(problem, gates) and not callable(problem.link)
@@ -387,7 +407,9 @@ class SummaryLaw:
 
     @cached_property
     def label_moments(self) -> LinkMoments:
-        """Moments of labels that are not linear."""
+        """Moments of labels that are not linear, or of inputs with scales."""
+        if self.problem.scale_law is not None:
+            return scaled_moments(self.problem)
         return link_moments(self.problem)
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
@@ -397,7 +419,7 @@ class SummaryLaw:
         sizes = problem.context, problem.noise_variance
         if is_timed(problem, self.gates):
             return self._timed_moments(task_set)
-        if not problem.has_linear_labels:
+        if not problem.has_linear_labels or problem.scale_law is not None:
             return self._linked_moments(task_set)
         if task_set is not None:
             return task_set_moments(device, times_root(task_set, self.input_root), *sizes)
@@ -409,7 +431,7 @@ class SummaryLaw:
         )
 
     def _linked_moments(self, task_set: Array | None) -> SummaryMoments:
-        """Moments for labels that are not linear, of tasks of squared norm d."""
+        """Moments with links or scales of inputs, for tasks of squared norm d."""
         xp = self.backend.xp
         d = self.problem.dim
         length = self.problem.context
@@ -420,8 +442,8 @@ class SummaryLaw:
             scatter = task_set.T @ task_set / task_set.shape[0]
             side = xp.mean(task_set, axis=0)
         second = xp.zeros((d + 1, d + 1))
-        along = own.slope**2 + (own.along - own.slope**2 - own.square) / length
-        second[:d, :d] = along * scatter + d / length * own.square * xp.eye(d)
+        along = own.slope**2 + (own.along - own.slope**2 - own.across) / length
+        second[:d, :d] = along * scatter + d / length * own.across * xp.eye(d)
         mean = own.slope * own.square
         border = (mean + (own.third - mean) / length) * side
         second[d, :d] = border
@@ -461,12 +483,14 @@ class SummaryLaw:
         context = self.problem.context
         rho = self.problem.noise_variance
         seen = times_root(tasks, root)
-        if self.problem.has_linear_labels:
+        if self.problem.has_linear_labels and self.problem.scale_law is None:
             summary = sample_summaries(device, generator, seen, context, rho, chosen=chosen)
         else:
             summary = sample_linked_summaries(self.problem, device, generator, seen, chosen=chosen)
         n = summary.shape[0]
         x = generator.standard_normal((n, dim))
+        if self.problem.scale_law is not None:
+            x *= xp.sqrt(draw_scales(self.problem.scale_law, device, generator, (n, 1)))
         y = xp.empty(n)
         for rows in row_blocks(xp, n, 8 * dim):
             x[rows, :] /= math.sqrt(dim)
