@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from iclimit.checks import check_choice, shown
 
 # A link as users give it: a name, a name with a number, (g1, second moment), or a function.
-LinkLike: TypeAlias = str | tuple[str, float] | tuple[float, float] | Callable[[Any], Any]
+LinkLike: TypeAlias = "str | tuple[str, float] | tuple[float, float] | Link | Callable[[Any], Any]"
 
 # Links by name, and those that take a number which z is multiplied by.
 NAMES = ("identity", "sign", "relu", "cube", "tanh", "sin")

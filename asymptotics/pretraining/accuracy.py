@@ -185,9 +185,9 @@ def pretrained_accuracy(
     signs = np.sign(1 - 2 * values.flips)
     if metric is not None:
         return _measured(metric, [signs * cosine for cosine in cosines], values.flips)
-    icl, idg = (1 - np.arccos(signs * cosine) / np.pi for cosine in cosines)
-    flipped = [(1 - values.flips) * own + values.flips * (1 - own) for own in (icl, idg)]
-    return PretrainedAccuracy(*(np.asarray(own)[()] for own in (icl, idg, *flipped)))
+    clean = [1 - np.arccos(signs * cosine) / np.pi for cosine in cosines]
+    flipped = [(1 - values.flips) * own + values.flips * (1 - own) for own in clean]
+    return PretrainedAccuracy(*(np.asarray(own)[()] for own in (*clean, *flipped)))
 
 
 class Pair(NamedTuple):
@@ -306,8 +306,9 @@ def accurate_ridge(
     0.6314
     """
     check_choice("objective", objective, ("icl", "idg"))
-    stated = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "flips": flips}
-    math_, values = checked(systems="numpy", **stated)
+    math_, values = checked(
+        systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho, flips=flips
+    )
     shape, points = flattened(values)
     labels = effective_labels(link, points.rho, flips=points.flips)
     place = 0 if objective == "icl" else 1

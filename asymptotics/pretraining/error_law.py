@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -158,7 +159,13 @@ def error_law(
     0.0141
     """
     check_choice("objective", objective, ("icl", "idg"))
-    stated = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
+    stated: dict[str, Any] = {
+        "tau": tau,
+        "alpha": alpha,
+        "kappa": kappa,
+        "rho": rho,
+        "ridge": ridge,
+    }
     math_, values = checked(systems="numpy", single=True, flips=flips, **stated)
     own = parse_link(link)
     labels = effective_labels(own, values.rho, flips=values.flips)
