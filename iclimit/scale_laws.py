@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 from iclimit.checks import shown
 
 # A law as users give it: ("student", degrees of freedom), or (points, probabilities).
-ScaleLawLike: TypeAlias = tuple[str, float] | tuple[tuple[float, ...], tuple[float, ...]]
+ScaleLawLike: TypeAlias = (
+    "str | tuple[str, float] | tuple[tuple[float, ...], tuple[float, ...]] | ScaleLaw"
+)
 
 # Degrees of freedom up to which the mean of u^2 is infinite.
 HEAVIEST = 4.0
@@ -21,7 +23,9 @@ HEAVIEST = 4.0
 # Deviation of the sum of probabilities from 1 that is rounding.
 _ROUNDING = 1e-9
 
-_ALLOWED = "('student', df) with df > 4, or (points, probabilities) of positive numbers"
+_ALLOWED = (
+    "('student', df) or 'student:df' with df > 4, or (points, probabilities) of positive numbers"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ def parse_scale_law(scale_law: Any) -> ScaleLaw:
     """
     if isinstance(scale_law, ScaleLaw):
         return scale_law
+    if isinstance(scale_law, str):  # of the command line
+        scale_law = scale_law.split(":")
     if not isinstance(scale_law, (tuple, list)) or len(scale_law) != 2:
         raise _wrong(scale_law)
     if scale_law[0] == "student":

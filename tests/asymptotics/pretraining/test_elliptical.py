@@ -162,4 +162,5 @@ def test_a_run_states_its_scales():
     run = Experiment(law, prompts=60, training=Ridge(0.1))
     assert run.statement()["scale_law"] == [[0.25, 1.75], [0.5, 0.5]]
     assert law.limit["scale_law"] == TWO
+    assert Problem(6, 12, scale_law="student:8").scale_law == ("student", 8.0)
     assert sample(run, rng=0).icl.mean > 0
