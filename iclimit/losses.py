@@ -118,12 +118,12 @@ class RandomLength:
     probabilities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        listed = self.lengths if np.ndim(self.lengths) else (self.lengths,)
+        listed: list[int] = np.ravel(self.lengths).tolist()
         for length in listed:
             check_integers(least=1, lengths=length)
         if len(set(listed)) < len(listed) or not listed:
             raise ValueError(f"lengths must be different integers, got {self.lengths!r}")
-        object.__setattr__(self, "lengths", tuple(int(length) for length in listed))
+        object.__setattr__(self, "lengths", tuple(listed))
         if self.probabilities is None:
             return
         object.__setattr__(
