@@ -174,8 +174,8 @@ def random_length_errors(
     factors = lengths / longest if normalization == "length" else np.ones(len(lengths))
     results = np.empty((5, points.tau.size))
     columns = (points.tau, points.kappa, points.rho, points.ridge, points.test_alpha)
-    for place, numbers in enumerate(zip(*columns, strict=True)):
-        own_tau, own_kappa, own_rho, own_ridge, length = map(float, numbers)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for place, (own_tau, own_kappa, own_rho, own_ridge, length) in enumerate(rows):
         mixture = Mixture(
             tau=own_tau,
             rho=own_rho,

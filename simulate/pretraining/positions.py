@@ -84,7 +84,7 @@ def simulate_positions(
     >>> run = iclimit.Experiment(law, prompts=64, loss=loss, training=iclimit.Ridge(0.1))
     >>> errors = iclimit.pretraining.simulate_positions(run, positions=[4, 16], rng=0, repeats=8)
     >>> errors.icl.mean(axis=0).round(1)
-    array([0.9, 0.7])
+    array([1. , 0.7])
     """
     check_experiment(run)
     check_arguments(repeats=repeats, first_repeat=first_repeat)
