@@ -86,7 +86,12 @@ from scipy.linalg import eigh_tridiagonal
 
 from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import Number, Value
-from iclimit.asymptotics.pretraining.sequence_response import BlockResponse, Forms, Positions
+from iclimit.asymptotics.pretraining.sequence_response import (
+    BlockResponse,
+    Forms,
+    Positions,
+    Slope,
+)
 from iclimit.checks import check_choice
 from iclimit.results import Result
 
@@ -433,22 +438,32 @@ def solve_positions(
         positions = _grid(alpha, alpha_min, rho, normalization, _CELLS * 2**doubling)
         system = System(positions, rho, ridge, sequence_ratio, blocks)
         point = system.solve(point)
-        row = [system.numbers(point, kappa)]
+        row = _extrapolated(system.numbers(point, kappa), table)
         if math.isinf(row[0][1]):
             break
-        for order, coarser in enumerate(table[-1] if table else [], start=1):
-            row.append(row[-1] + (row[-1] - coarser) / (4**order - 1))
         table.append(row)
-        if doubling > 1:
-            # The first number is the rate and the second the variance: they enter every error.
-            change = np.abs(row[-1] - table[-2][-1])[:2]
-            if np.all(change <= close * np.abs(row[-1][:2])):
-                break
+        if doubling > 1 and _agree(row, table[-2], close):
+            break
     rate, variance, phi, *others = row[-1].tolist()
     if system.at_peak:
         variance = math.inf
     response = math.inf if system.interpolates else sequence_ratio * phi
     return Solution(rate, variance, response, *others)
+
+
+def _agree(row: list[np.ndarray], coarser: list[np.ndarray], close: float) -> bool:
+    """Whether the best numbers of two grids agree: rate and variance, which enter every error."""
+    change = np.abs(row[-1] - coarser[-1])[:2]
+    return bool(np.all(change <= close * np.abs(row[-1][:2])))
+
+
+def _extrapolated(numbers: np.ndarray, table: list[list[np.ndarray]]) -> list[np.ndarray]:
+    """Numbers of a grid and their Richardson extrapolations, the best one last."""
+    row = [numbers]
+    if table and np.all(np.isfinite(numbers)):
+        for order, coarser in enumerate(table[-1], start=1):
+            row.append(row[-1] + (row[-1] - coarser) / (4**order - 1))
+    return row
 
 
 def _grid(alpha: float, alpha_min: float, rho: float, normalization: str, cells: int) -> Positions:
@@ -523,32 +538,18 @@ class System:
 
     def solve(self, coarser: SolvedPoint | None) -> SolvedPoint:
         """Phi and responses, from those on a coarser grid."""
-        if coarser is None:
-            starts: list[np.ndarray | None] = [None] * len(self.blocks)
-        else:
+        starts: list[np.ndarray | None] = [None] * len(self.blocks)
+        if coarser is not None:
             starts = [_refined(response, self.positions) for response in coarser.responses]
         if self.interpolates:
             # Responses scale with phi, and errors do not depend on it.
             return self.respond(1.0, starts)
-        nu = self.sequence_ratio
-        lower = 1 / (nu * (self.ridge + self.positions.mean_prior))
-        upper = (1 + self.extra) / (nu * self.ridge) if self.ridge else math.inf
-        if coarser is not None:
-            phi = _within(coarser.phi, lower, upper)
-        elif self.ridge:
-            phi = math.sqrt(lower * upper)
-        else:
-            phi = 2 * lower
+        lower, upper = self._bracket()
+        phi = _within(math.nan if coarser is None else coarser.phi, lower, upper)
         for _ in range(_MOST_STEPS):
             point = self.respond(phi, starts)
             slopes = [response.slope() for response in point.responses]
-            excess = self.ridge * nu * phi - 1 - self.extra
-            growth = self.ridge * nu
-            for (_, density), response, slope in zip(
-                self.blocks, point.responses, slopes, strict=True
-            ):
-                excess += density * response.freedom
-                growth += density * response.freedom_slope(slope)
+            excess, growth = self._excess(point, slopes)
             step = -excess / (growth * phi)
             if abs(step) < _SETTLED:
                 return point
@@ -561,6 +562,23 @@ class System:
         raise ArithmeticError(
             f"the response was not found in {_MOST_STEPS} steps: arguments too extreme for float64"
         )
+
+    def _bracket(self) -> tuple[float, float]:
+        """Numbers between which phi is; infinite above without a ridge."""
+        nu = self.sequence_ratio
+        lower = 1 / (nu * (self.ridge + self.positions.mean_prior))
+        return lower, (1 + self.extra) / (nu * self.ridge) if self.ridge else math.inf
+
+    def _excess(self, point: SolvedPoint, slopes: list[Slope]) -> tuple[float, float]:
+        """Determined and penalised parameters beyond all of them, and the derivative by phi."""
+        excess = self.ridge * self.sequence_ratio * point.phi - 1 - self.extra
+        growth = self.ridge * self.sequence_ratio
+        for (_, density), response, slope in zip(
+            self.blocks, point.responses, slopes, strict=True
+        ):
+            excess += density * response.freedom
+            growth += density * response.freedom_slope(slope)
+        return excess, growth
 
     def numbers(self, point: SolvedPoint, kappa: float) -> np.ndarray:
         """Numbers of `Solution` on this grid, at the solved responses."""

@@ -214,18 +214,7 @@ def predicted_position_errors(run: Experiment) -> Prediction:
     """
     check_training(run, Ridge)
     check_loss(run, AllPositions)
-    for problem in (run.problem, run.tests.problem):
-        check_problem(problem, "tasks", "noise_variance", "task_law")
-        if problem.task_law != "sphere":
-            raise ValueError(
-                f"task_law must be 'sphere' for AllPositions, got {problem.task_law!r}"
-            )
-    if np.ndim(run.problem.tasks):
-        raise ValueError("tasks must be a number for AllPositions: errors are means over sets")
-    if run.model.gates is not None or run.tests.gates is not None:
-        raise ValueError("gates must be None for AllPositions: errors with gates are not known")
-    if run.tests.problem.noise_variance != run.problem.noise_variance:
-        raise ValueError("tests must have the noise_variance of training for AllPositions")
+    _check_predicted(run)
     training = run.training
     if not isinstance(training, Ridge) or training.ridge == 0:
         raise ValueError("ridge must be > 0 for AllPositions, got 0")
@@ -244,6 +233,22 @@ def predicted_position_errors(run: Experiment) -> Prediction:
     factors = np.ones(2) if run.model.normalization == "mean" else tested / tested[1]
     icl, idg = trained.errors(factors, tested)
     return Prediction(NAMES, np.array([[icl[0], idg[1]]]), np.array([trained.uncertainty]))
+
+
+def _check_predicted(run: Experiment) -> None:
+    """Raise a ValueError for a problem, tests or gates that are not known here."""
+    for problem in (run.problem, run.tests.problem):
+        check_problem(problem, "tasks", "noise_variance", "task_law")
+        if problem.task_law != "sphere":
+            raise ValueError(
+                f"task_law must be 'sphere' for AllPositions, got {problem.task_law!r}"
+            )
+    if np.ndim(run.problem.tasks):
+        raise ValueError("tasks must be a number for AllPositions: errors are means over sets")
+    if run.model.gates is not None or run.tests.gates is not None:
+        raise ValueError("gates must be None for AllPositions: errors with gates are not known")
+    if run.tests.problem.noise_variance != run.problem.noise_variance:
+        raise ValueError("tests must have the noise_variance of training for AllPositions")
 
 
 def _checked_positions(positions: Sequence[int]) -> np.ndarray:

@@ -139,18 +139,24 @@ def sequence_worth(
     return SequenceWorth(prompts.reshape(shape)[()], efficiency.reshape(shape)[()])
 
 
+def _later_places(
+    alpha: float, alpha_min: float, *, in_logarithm: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of the Gauss rule for integrals over the places."""
+    nodes, weights = np.polynomial.legendre.leggauss(_LATER)
+    shares = (1 + nodes) / 2
+    if in_logarithm:
+        places = alpha_min * (alpha / alpha_min) ** shares
+        return places, places * math.log(alpha / alpha_min) * weights / 2
+    width = alpha - alpha_min
+    return alpha_min + width * shares, width * weights / 2
+
+
 def _efficiency(*, alpha: float, alpha_min: float, rho: float, normalization: str) -> float:
     """First integral over the sum (module docstring)."""
     v = 1 + rho
     own = normalization == "mean"
-    nodes, weights = np.polynomial.legendre.leggauss(_LATER)
-    shares = (1 + nodes) / 2
-    if own:
-        later = alpha_min * (alpha / alpha_min) ** shares
-        later_weights = later * math.log(alpha / alpha_min) * weights / 2
-    else:
-        later = alpha_min + (alpha - alpha_min) * shares
-        later_weights = (alpha - alpha_min) * weights / 2
+    later, later_weights = _later_places(alpha, alpha_min, in_logarithm=own)
     inner, inner_weights = np.polynomial.legendre.leggauss(_EARLIER)
     spans = later - alpha_min
     earlier = alpha_min + np.outer(spans, (1 + inner) / 2)

@@ -58,7 +58,7 @@ def shared_run(rng, dim, rho, ridge):
 @pytest.mark.slow
 def test_plain_runs_tend_to_the_limit():
     """Runs at three dimensions, extrapolated by a parabola in 1/d."""
-    sizes = {8: 1000, 16: 300, 32: 60}
+    sizes = {8: 800, 16: 200, 32: 30}
     runs = [
         np.array(
             [shared_run(np.random.default_rng((dim, k)), dim, 0.1, 0.4) for k in range(repeats)]
