@@ -477,7 +477,7 @@ def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
         laws=laws or [fresh],
         fresh=fresh,
         test=test.law(tests.problem.context, test_rho, test_timed),
-        timed=fresh.timed,
+        timed=fresh.timed if isinstance(fresh.timed, TimedContexts) else None,
         isotropic=train.isotropic,
         test_isotropic=test.isotropic,
         counted=int(np.count_nonzero(timed.gates)) if timed else problem.context,
