@@ -77,7 +77,7 @@ def trained(*, run: experiment.Experiment, repeats: int, rng: SeedSequence) -> n
 @named_cell("merged_training_theory")
 def predicted(*, run: experiment.Experiment, rng: SeedSequence) -> np.ndarray:
     """ICL error, training loss and strength of a run with fresh tasks, (quantities, times)."""
-    errors = finite_merged_errors(run, time=TIMES, init_scale=SCALE, rng=rng, draws=1)
+    errors = finite_merged_errors(run, time=np.array(TIMES), init_scale=SCALE, rng=rng, draws=1)
     return np.array([errors.icl, errors.training, errors.strength])
 
 
