@@ -172,9 +172,9 @@ def draw(figure: Figure, errors: Mapping[float, list[float]]) -> None:
         right.plot(steps, where, "o-", color=colour, markersize=3, label=f"d = {dim}")
     for tasks, values in errors.items():
         if tasks < math.inf:
-            at = np.full(len(values), tasks / DIM)
+            kappas = [tasks / DIM] * len(values)
             label = f"ours, d = {DIM}, {STEPS} steps" if tasks == DRAWN[0] else ""
-            left.plot(at, values, "o", color="0", mfc="none", markersize=4, label=label)
+            left.plot(kappas, values, "o", color="0", mfc="none", markersize=4, label=label)
     finish(left, "kappa", "ICL error", log="xy", legend="")
     finish(right, "training steps", "kappa at ICL error 1/2", log="xy", legend="")
     write_key(figure, "lines: theory; open points: simulation; filled points: record")
