@@ -396,7 +396,7 @@ def test_verb_prints_and_writes(tmp_path, capsys):
     assert "cost [euros]" in capsys.readouterr().out
     assert (tmp_path / "runs.csv").read_text().startswith("dim,context,tasks,prompts,rho,ridge")
     assert main([*theories, "-o", str(tmp_path / "plan.csv")]) == 0
-    assert "at d = 12 tell" in capsys.readouterr().out
+    assert "at d = 12 separate" in capsys.readouterr().out
     assert main([*theories, "--repeats", "2", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["cost"] == 6.0
