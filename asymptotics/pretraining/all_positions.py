@@ -200,6 +200,10 @@ def all_position_errors(
     ArithmeticError
         If responses are not found: arguments too extreme for float64.
 
+    See Also
+    --------
+    balanced_position_errors : With the same number of sequences for every task.
+
     Notes
     -----
     Relative errors are below 1e-7; near the peak, at ridges below 1e-5, they are below 1e-5.  A
@@ -211,10 +215,6 @@ def all_position_errors(
     ----------
     Module `iclimit.asymptotics.pretraining.all_positions`; trained so: Garg et al.,
     arXiv:2208.01066.  A search of the literature did not find this limit.
-
-    See Also
-    --------
-    balanced_position_errors : With the same number of sequences for every task.
 
     Examples
     --------
