@@ -79,6 +79,10 @@ EXCLUDED = 0.01
 # An explanation settles the matter if chi-square is larger by chance with this probability.
 SETTLED = 0.1
 
+# It does not settle the matter if another one, its search not counted, has twice the logarithm of
+# the likelihood larger by this: a true one is beaten so by two standard errors of one more value.
+BEATEN = 4.0
+
 # Range of the measured scatter over the predicted one if error bars are over batches of prompts,
 # which have no relation to it, and the odds with which a ratio says that they are not.
 OTHER_SCATTER = (0.1, 10.0)
@@ -221,7 +225,7 @@ def explain(
     settled = any(fit.settles and fit.exact for fit in fits)
     if not settled or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
         fits += confirmed([mistake for mistake in of_theory if mistake.slow])
-    if of_simulation and not any(fit.settles for fit in fits):
+    if of_simulation and not _settled(fits):
         runs = [row.run for row in rows]
         if can_simulate(runs):
             hopeful = _hopeful(screened, of_simulation, progress=progress)
@@ -239,6 +243,13 @@ def explain(
     return Explanations(
         [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], count, notes
     )
+
+
+def _settled(fits: Sequence[Fit]) -> bool:
+    """Whether an explanation agrees so well that nothing is simulated to find another one."""
+    least = min((fit.misfit - fit.searched for fit in fits), default=0.0)
+    likely = [fit for fit in fits if fit.left_out or fit.misfit < least + BEATEN]
+    return any(fit.settles for fit in likely)
 
 
 def _in_groups(fits: Sequence[Fit], share: float) -> list[Fit]:

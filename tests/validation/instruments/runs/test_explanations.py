@@ -1,6 +1,7 @@
 """Mistakes planted by scripts in plain NumPy are named, and effective values are called so."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,6 +177,16 @@ def test_explanations_that_a_table_does_not_tell_apart_are_one_group():
     # Deviations that are correlated say less: all three differ by a chi-square below 10.
     ordered = explanations._in_groups(fits, 0.5)
     assert [row.like for row in ordered] == ["", "the first", "the first", ""]
+
+
+def test_what_an_effective_value_beats_clearly_settles_nothing():
+    """As uniform inputs of d = 10, which look like longer contexts, and less like a factor."""
+    half = fit("errors are divided by the variance", -38.1, [0.0, 0.0])
+    longer = fit("contexts are longer", -37.1, [0.0], effective="inputs", searched=10.5)
+    assert explanations._settled([half])
+    assert not explanations._settled([half, longer])
+    assert explanations._settled([half, replace(longer, searched=4.0)])
+    assert not explanations._settled([])
 
 
 @pytest.mark.parametrize("degrees", [4.0, 8.0, 30.0])
