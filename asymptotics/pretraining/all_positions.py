@@ -75,6 +75,8 @@ Gauss rule for the sequences that share a task with a given one, 1 + Poisson.
    m: sequences of a task
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -444,10 +446,15 @@ def solve_positions(
         table.append(row)
         if doubling > 1 and _agree(row, table[-2], close):
             break
-    rate, variance, phi, *others = row[-1].tolist()
+    return _solution(system, row[-1])
+
+
+def _solution(system: System, numbers: np.ndarray) -> Solution:
+    """Numbers of all positions; infinite ones where there is no ridge."""
+    rate, variance, phi, *others = numbers.tolist()
     if system.at_peak:
         variance = math.inf
-    response = math.inf if system.interpolates else sequence_ratio * phi
+    response = math.inf if system.interpolates else system.sequence_ratio * phi
     return Solution(rate, variance, response, *others)
 
 
