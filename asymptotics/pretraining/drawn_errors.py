@@ -44,7 +44,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, matrix_root
-from iclimit.asymptotics.pretraining.timed_contexts import Numbers
+from iclimit.asymptotics.pretraining.timed_contexts import Numbers, TimedContexts
 
 # Drawn prompts.
 PROMPTS = 6000
@@ -108,6 +108,7 @@ class DrawnPrompts:
             along = chi / law.context
             numbers = Numbers(chi, spread, along, np.zeros_like(chi), chi * labels)
         else:
+            assert isinstance(law.timed, TimedContexts)
             isotropic = law.innovations is None
             chances = timed_rng.random(PROMPTS)
             numbers, of_draws = law.timed.drawn(squares / dim, chi, chances, isotropic=isotropic)

@@ -155,7 +155,9 @@ def query_correction(
         Factors, and their relative uncertainty.
     """
     dim = test.cross.shape[1]
-    strongest = max(strength(law.timed) for law in (test, laws[0]) if law.timed)
+    strongest = max(
+        strength(law.timed) for law in (test, laws[0]) if isinstance(law.timed, TimedContexts)
+    )
     by_moments = _moments_ratio(laws, test, prompts, ridge)
     if not np.all(np.isfinite(by_moments)):
         return np.ones(2), 1.0
@@ -236,7 +238,7 @@ def _repeats(
         if at not in trained:
             trained[at] = [Moments.of(law), Moments.of(law.with_independent_query())]
         tasks = _tasks(sets[at] if sets else None, dim, size, prompts, balanced, rng)
-        assert law.timed is not None
+        assert isinstance(law.timed, TimedContexts)
         drawn = draw_features(law.timed, tasks, rng)
         try:
             pair = [

@@ -275,7 +275,7 @@ def both_errors(
     return math_.finish(icl), math_.finish(idg)
 
 
-def _linked_errors(link: Link, flips: Number, **point: Number) -> tuple[Value, Value]:
+def _linked_errors(link: Link, flips: Number, **point: Any) -> tuple[Value, Value]:
     """Both errors for labels that are not linear, from those of linear ones (module `labels`)."""
     _, values = checked(flips=flips, **point)
     labels = effective_labels(link, values.rho, flips=values.flips)

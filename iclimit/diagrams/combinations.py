@@ -65,17 +65,17 @@ def one_pass_price(*, tau: Values, alpha: Values, rho: Values) -> Any:
     return pretraining.one_pass_error(tau=tau, alpha=alpha, rho=rho) / best
 
 
-def fixed_length_icl(**setting: Values) -> Any:
+def fixed_length_icl(**setting: Any) -> Any:
     """Error on fresh tasks after training on all positions, over summaries of a fixed length."""
     return pretraining.all_position_errors(normalization="length", **setting).icl
 
 
-def fixed_length_mean(**setting: Values) -> Any:
+def fixed_length_mean(**setting: Any) -> Any:
     """Mean of this error over the positions."""
     return pretraining.all_position_errors(normalization="length", **setting).mean_icl
 
 
-def fixed_length_ridge(**setting: Values) -> Any:
+def fixed_length_ridge(**setting: Any) -> Any:
     """Ridge with the least of these means."""
     return pretraining.optimal_sequence_ridge(normalization="length", **setting).ridge
 

@@ -2,8 +2,8 @@ r"""
 What does one rate cost at every position?
 ==========================================
 
-Trained at all positions of its sequences, linear attention is a step of one rate.  It is tuned to an
-effective context: with a mean over the examples to the first few, with a fixed divisor to two
+Trained at all positions of its sequences, linear attention is a step of one rate.  It is tuned to
+an effective context: with a mean over the examples to the first few, with a fixed divisor to two
 thirds of the sequence.  Lines are exact for infinitely many sequences, points are runs on 256.
 """
 

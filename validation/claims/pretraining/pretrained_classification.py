@@ -9,6 +9,7 @@ Source: Derived in the documentation.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -40,7 +41,7 @@ RIDGES = np.geomspace(1e-2, 1e2, 400)
 BEST_ACCURACY = 1e-3
 
 
-def scanned_ridge(given: dict[str, float]) -> dict[str, float]:
+def scanned_ridge(given: dict[str, Any]) -> dict[str, float]:
     """Best ridge and its accuracy, from a scan."""
     accuracies = pretrained_accuracy(**given, ridge=RIDGES).icl
     near = slice(np.argmax(accuracies) - 2, np.argmax(accuracies) + 3)

@@ -8,6 +8,7 @@ Source: {lu2025}: ICL and IDG error; finite-ridge form: documentation.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -33,7 +34,7 @@ RIDGES = np.geomspace(1e-4, 10, 400)
 BEST_ACCURACY = 1e-3
 
 
-def scanned_ridge(given: dict[str, float]) -> dict[str, float]:
+def scanned_ridge(given: dict[str, Any]) -> dict[str, float]:
     """Best ridge and its ICL error, from a scan."""
     errors = icl_error(**given, ridge=RIDGES)
     near = slice(np.argmin(errors) - 2, np.argmin(errors) + 3)

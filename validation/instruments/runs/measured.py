@@ -244,7 +244,7 @@ class MeasuredRun:
         return not isinstance(self.experiment.training, Ridge)
 
     @property
-    def training(self) -> dict[str, float]:
+    def training(self) -> dict[str, Any]:
         """How it was trained, by the columns that say so; empty for a minimiser."""
         training = self.experiment.training
         if isinstance(training, SGD):

@@ -463,7 +463,7 @@ def ratios_of_tests(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
     }
 
 
-def limit_errors(ratios: Mapping[str, np.ndarray], structure: Structure | None) -> np.ndarray:
+def limit_errors(ratios: Mapping[str, Any], structure: Structure | None) -> np.ndarray:
     """Asymptotic ICL and IDG error, along a last axis, at arrays of parameters by name.
 
     NaN for SGD, and after a time of training where data or tests are structured.

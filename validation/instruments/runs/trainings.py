@@ -105,8 +105,8 @@ def _training(
     dim = sizes["dim"][row - 1]
     if rate is not None:
         rate = float(units.to_library("learning_rate", rate))
-    whole = batch is None or (batch == prompts and steps is not None and steps > 1)
-    if whole:
+    repeated = steps is not None and steps > 1
+    if batch is None or (batch == prompts and repeated):
         time = own["time"]
         if rate is not None and steps is not None:
             time = 2 * rate * steps / dim
