@@ -67,7 +67,12 @@ def searched(budget: float, rho: float, ridge: float | None, kappa: float) -> di
     for _ in range(GRIDS):
         tau = np.exp(center[0] + width * OFFSETS)
         ridges = np.exp(center[1] + width * OFFSETS)
-        given: dict[str, Any] = {"tau": tau[:, None], "alpha": budget / tau[:, None], "kappa": kappa, "rho": rho}
+        given: dict[str, Any] = {
+            "tau": tau[:, None],
+            "alpha": budget / tau[:, None],
+            "kappa": kappa,
+            "rho": rho,
+        }
         errors = icl_error(**given, ridge=ridges if free else np.array([ridge]))
         row, column = np.unravel_index(np.argmin(errors), errors.shape)
         center = math.log(tau[row]), math.log(ridges[column])
