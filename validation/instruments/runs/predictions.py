@@ -317,7 +317,7 @@ def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
         return prediction
     training = run.training
     if isinstance(training, Flow):
-        # Scatter of the ridge that is like it: of 60 runs at d = 16 within 25 %, most within 10 %.
+        # Scatter of the ridge that is like it: of 60 runs at d = 16 within 30 %, most within 15 %.
         run = run.with_(training=Ridge(ridge_of_time(training.time, training.ridge)))
     draws = 1 if run.problem.task_count == math.inf else SCATTER_SETS
     seed = _seed(theory, run, SIZES)
