@@ -11,8 +11,8 @@ from iclimit.asymptotics.pretraining.finite_random_lengths import predicted_rand
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed, check_flag
-from iclimit.experiment import SGD, Descent, Experiment, Flow
-from iclimit.losses import AllPositions, RandomLength
+from iclimit.experiment import SGD, Descent, Experiment, Flow, Ridge, check_is_experiment
+from iclimit.losses import AllPositions, LastPosition, RandomLength
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
 
@@ -70,26 +70,28 @@ def predict(
     0.32
     """
     check_flag("spread", spread)
-    if isinstance(run, Experiment) and spread and not run.problem.has_linear_labels:
-        raise ValueError("spread must be False for labels that are not linear")
-    if isinstance(run, Experiment) and isinstance(run.loss, AllPositions):
-        if spread:
-            raise ValueError("spread must be False for AllPositions: its scatter is not predicted")
+    check_is_experiment(run)
+    if spread:
+        _check_scatter(run)
+    if isinstance(run.loss, AllPositions):
         return predicted_position_errors(run)
-    if isinstance(run, Experiment) and isinstance(run.loss, RandomLength):
-        if spread:
-            raise ValueError("spread must be False for RandomLength: its scatter is not predicted")
+    if isinstance(run.loss, RandomLength):
         return predicted_random_length_errors(run, rng=rng, draws=draws)
-    if isinstance(run, Experiment) and isinstance(run.training, Flow | Descent):
-        if spread:
-            kind = type(run.training).__name__
-            raise ValueError(f"spread must be False for a {kind}: its scatter is not predicted")
+    if isinstance(run.training, Flow | Descent):
         return predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
-    if isinstance(run, Experiment) and isinstance(run.training, SGD):
-        if spread:
-            raise ValueError("spread must be False for SGD: its scatter is not predicted")
+    if isinstance(run.training, SGD):
         return predicted_one_pass_errors(run, rng=rng, draws=draws)
     prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
     if not spread:
         return prediction
     return replace(prediction, scatter=predicted_spread(run, rng=rng))
+
+
+def _check_scatter(run: Experiment) -> None:
+    """Refuse runs of which only the means are predicted."""
+    for part in (run.loss, run.training):
+        if not isinstance(part, LastPosition | Ridge):
+            kind = type(part).__name__
+            raise ValueError(f"spread must be False for {kind}: its scatter is not predicted")
+    if not run.problem.has_linear_labels:
+        raise ValueError("spread must be False for labels that are not linear")

@@ -160,13 +160,13 @@ def test_steps_that_are_too_long_or_remember_too_much_are_named():
         iclimit.predict(run.with_(training=Descent(5, 3.0)), rng=0)
     with pytest.raises(ValueError, match="momentum must be smaller for 3000 steps"):
         iclimit.predict(run.with_(training=Descent(3000, 0.2, momentum=0.99)), rng=0)
-    with pytest.raises(ValueError, match="spread must be False for a Descent"):
+    with pytest.raises(ValueError, match="spread must be False for Descent"):
         iclimit.predict(run.with_(training=Descent(5, 0.1)), rng=0, spread=True)
 
 
 def test_what_is_not_known_is_named():
     run = Point(**POINT, time=1.0).at(dim=8)
-    with pytest.raises(ValueError, match="spread must be False for a Flow"):
+    with pytest.raises(ValueError, match="spread must be False for Flow"):
         iclimit.predict(run, rng=0, spread=True)
     drifting = run.with_(problem=iclimit.Problem(8, 8, tasks=4, drift=0.1))
     with pytest.raises(ValueError, match="drift"):
