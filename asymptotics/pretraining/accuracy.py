@@ -184,6 +184,10 @@ def pretrained_accuracy(
     # Predictions in the sign of the labels: flips of more than half of them turn it.
     signs = np.sign(1 - 2 * values.flips)
     if metric is not None:
+        if not callable(metric):
+            raise TypeError(
+                f"metric must be a function of targets and predictions, got {metric!r}"
+            )
         return _measured(metric, [signs * cosine for cosine in cosines], values.flips)
     clean = [1 - np.arccos(signs * cosine) / np.pi for cosine in cosines]
     flipped = [(1 - values.flips) * own + values.flips * (1 - own) for own in clean]

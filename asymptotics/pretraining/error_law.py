@@ -33,7 +33,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, ndtr
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, real_number
 from iclimit.asymptotics.pretraining.accuracy import label_pairs
 from iclimit.asymptotics.pretraining.labels import effective_labels, link_function, link_moments
 from iclimit.checks import check_choice
@@ -93,7 +93,8 @@ class ErrorLaw(Result):
         ValueError
             If it is outside its range.
         """
-        return _quantile(self.offsets, self.weights, self.deviation, probability)
+        chance = real_number("probability", probability, "(0, 1)")
+        return _quantile(self.offsets, self.weights, self.deviation, chance)
 
     def relative_error(self, prompts: int) -> float:
         """Relative standard error of the mean squared error over so many test prompts.
@@ -216,8 +217,6 @@ def _quantile(
     offsets: np.ndarray, weights: np.ndarray, deviation: float, probability: float
 ) -> float:
     """Squared error that is exceeded with one minus the probability."""
-    if not 0 < probability < 1:
-        raise ValueError(f"probability must be > 0 and < 1, got {probability!r}")
 
     def excess(size: float) -> float:
         inside = ndtr((size - offsets) / deviation) - ndtr((-size - offsets) / deviation)

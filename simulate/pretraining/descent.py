@@ -193,8 +193,8 @@ def _checked(run: Experiment, model: str, init_scale: float | None, optimizer: s
     if model == "reduced":
         if init_scale is not None:
             raise ValueError(
-                f"init_scale is of merged attention, got {init_scale!r}: the matrix starts with "
-                "the start_variance of its training"
+                f"init_scale must be None for the reduced model, got {init_scale!r}: it is of "
+                "merged attention; the matrix starts with the start_variance of its training"
             )
         return training
     if init_scale is None:

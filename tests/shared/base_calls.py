@@ -57,6 +57,7 @@ OBJECTS = {
     "query": np.ones((2, 1, 2)),
     "run": RUN,
     "samples": sample_prompts(PROBLEM, 4, rng=0),
+    "scale_law": ("student", 10.0),
     "scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]),
     "score_function": np.exp,
     "second": LAW,

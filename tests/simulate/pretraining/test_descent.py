@@ -146,7 +146,7 @@ def test_unstable_steps_are_named():
         ({"training": SGD(0.1)}, {}, "training must be Descent here"),
         ({}, {"model": "separate"}, "model must be"),
         ({}, {"model": "merged"}, "init_scale must be given"),
-        ({}, {"init_scale": 0.1}, "init_scale is of merged attention"),
+        ({}, {"init_scale": 0.1}, "init_scale must be None for the reduced model"),
         ({}, {"model": "merged", "init_scale": -0.1}, "init_scale must be > 0"),
         ({}, {"batch": 7}, "prompts must be a multiple of the batch of 7"),
         ({}, {"optimizer": "sgd"}, "optimizer must be"),
