@@ -5,6 +5,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from refusals import type_error, value_error
 
 from iclimit.problem import Problem
@@ -200,7 +201,7 @@ def test_strict_arrays(monkeypatch):
     monkeypatch.setattr("iclimit.simulate.descent.alignment.to_host", np.from_dlpack)
     strict = array_api_strict.asarray
     prompts = draw()
-    on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+    on_strict = Prompts(**{name: strict(value) for name, value in arrays_of(prompts).items()})
 
     def run(prompts, convert):
         layer, other = (

@@ -3,6 +3,7 @@
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from refusals import value_error
 
 from iclimit.problem import Problem
@@ -230,5 +231,5 @@ def test_strict_arrays(strict_backend, monkeypatch):
     expected = run(prompts, start)
     monkeypatch.setattr(constructions, "get_backend", lambda _: strict_backend)
     strict = array_api_strict.asarray
-    found = run(Prompts(**{k: strict(v) for k, v in vars(prompts).items()}), strict(start))
+    found = run(Prompts(**{k: strict(v) for k, v in arrays_of(prompts).items()}), strict(start))
     np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=0, atol=ROUNDING)

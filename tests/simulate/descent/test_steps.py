@@ -5,6 +5,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -178,7 +179,7 @@ def test_strict_arrays(context, dim, strict_backend, monkeypatch):
     start = generator.standard_normal(dim)
     matrix = generator.standard_normal((dim, dim))
     expected = descend(prompts, RATES, initial=start, preconditioner=matrix)
-    on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+    on_strict = Prompts(**{name: strict(value) for name, value in arrays_of(prompts).items()})
     found = descend(on_strict, RATES, initial=strict(start), preconditioner=strict(matrix))
     np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=ROUNDING)
     exact = query_predictions(prompts, expected)

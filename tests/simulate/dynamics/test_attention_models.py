@@ -1,10 +1,10 @@
 """Losses and gradients against attention computed token by token with full weight matrices."""
 
 import math
-from dataclasses import fields
 
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from refusals import type_error, value_error
 
 from iclimit.problem import Problem
@@ -146,7 +146,7 @@ def test_chosen_sequences():
         weights = some_weights(model, 2)
         chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
         parts = [
-            Prompts(*(getattr(each, f.name)[rows] for f in fields(Prompts)))
+            Prompts(*(array[rows] for array in arrays_of(each).values()))
             for each, rows in zip(sets, chosen, strict=True)
         ]
         losses, halves = SequenceLoss(model, sets)(weights, chosen)
@@ -235,7 +235,7 @@ def test_strict_arrays(model, strict_backend):
     xp = strict_backend.xp
     prompts = sequences(model.dim)
     weights = some_weights(model, 2)
-    there = Prompts(*(xp.asarray(getattr(prompts, f.name)) for f in fields(Prompts)))
+    there = Prompts(*map(xp.asarray, arrays_of(prompts).values()))
     moved = [xp.asarray(each) for each in weights]
     chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
     moments = sequence_moments(there)

@@ -5,6 +5,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -227,7 +228,7 @@ def test_strict_arrays():
     strict = array_api_strict.asarray
     prompts = draw(6, 3)
     model = random_model("full", 6, 3, heads=2)
-    there = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+    there = Prompts(**{name: strict(value) for name, value in arrays_of(prompts).items()})
     moved = LinearTransformer("full", strict(model.projection), strict(model.lookup))
     expected = implicit_weights(prompts, model)
     for name, value in vars(implicit_weights(there, moved)).items():

@@ -5,6 +5,7 @@ from functools import partial
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 
 from iclimit.problem import Problem
 from iclimit.simulate.descent.steps import descend
@@ -55,7 +56,7 @@ def test_algorithms_take_any_arrays(name, context):
     drawn = sample_prompts(
         Problem(dim=3, context=context, noise_law="categorical:0,1", scale=1), 5, rng=1
     )
-    strict = Prompts(*map(array_api_strict.asarray, vars(drawn).values()))
+    strict = Prompts(*map(array_api_strict.asarray, arrays_of(drawn).values()))
     found = ALGORITHMS[name](strict, array_api_strict.asarray)
     assert isinstance(found, type(strict.query))
     expected = ALGORITHMS[name](drawn, same)

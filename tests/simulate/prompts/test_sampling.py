@@ -5,6 +5,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from sampled_means import P_VALUE, assert_mean
 from scipy import stats
 from scipy.linalg import toeplitz
@@ -274,7 +275,7 @@ def test_a_longer_run_extends_a_shorter_one():
     blocks = list(prompt_blocks(problem, 6000, rng=5))
     assert len(blocks) > 1
     assert sum(map(len, blocks)) == len(long) == 6000
-    for name, values in vars(short).items():
+    for name, values in arrays_of(short).items():
         np.testing.assert_array_equal(values, getattr(long, name)[:100])
         np.testing.assert_array_equal(values[[3, 1]], getattr(short[[3, 1]], name))
         np.testing.assert_array_equal(values[10:20], getattr(long[10:20], name))
@@ -326,7 +327,7 @@ def test_strict_arrays(law, strict_backend):
     seed = np.random.SeedSequence(9)
     expected = draw_prompts(problem, NUMPY, NUMPY.generator(seed), 8)
     found = draw_prompts(problem, strict_backend, strict_backend.generator(seed), 8)
-    for name, value in vars(expected).items():
+    for name, value in arrays_of(expected).items():
         array = getattr(found, name)
         assert isinstance(array, type(array_api_strict.asarray(0.0)))
         np.testing.assert_allclose(np.from_dlpack(array), value, rtol=0, atol=10 * ROUNDING)

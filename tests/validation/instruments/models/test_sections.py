@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from sampled_means import assert_mean
 
 from iclimit.problem import Problem
@@ -39,7 +40,10 @@ def planned(problem=PROBLEM, test_prompts=300):
 def prompts_of(section):
     blocks = list(section.blocks())
     return Prompts(
-        *(np.concatenate(each) for each in zip(*(vars(b).values() for b in blocks), strict=True))
+        **{
+            name: np.concatenate([getattr(block, name) for block in blocks])
+            for name in arrays_of(blocks[0])
+        }
     )
 
 
@@ -53,7 +57,7 @@ def differing(first, second):
     count = min(len(first), len(second))
     return {
         name
-        for name, values in vars(first).items()
+        for name, values in arrays_of(first).items()
         if not np.array_equal(values[:count], getattr(second, name)[:count])
     }
 
