@@ -56,23 +56,6 @@ Responses and :math:`\phi` are Newton's, all derivatives exact.  The mean over P
 Gauss rule for the sequences that share a task with a given one, 1 + Poisson.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
-
-.. symbols:
-   \nu: sequences over dimension
-   \alpha_0: context length at the first position, over dimension
-   a: context length at a position, over dimension
-   p_a: factor of the context summary there
-   u: weights of the positions in the loss
-   r: responses of the positions
-   T: response of a task's sequences to their labels
-   \phi: g/ν
-   g: mean response of Γ to its gradient
-   P_a: posterior variance of a position's summary
-   K: kernel of the summaries
-   N_{ab}: weight of a query in a later context
-   c: rate of the step that Γ takes on average
-   z: variance of Γ
-   m: sequences of a task
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, ndtr
 
-from iclimit.asymptotics.checks import check_integers, checked, real_number
+from iclimit.asymptotics.checks import check_integers, checked, real_array
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.accuracy import label_pairs
 from iclimit.asymptotics.pretraining.labels import effective_labels, link_function, link_moments
 from iclimit.checks import check_choice
@@ -81,20 +82,24 @@ class ErrorLaw(Result):
     weights: np.ndarray
     deviation: float
 
-    def quantile(self, probability: float) -> float:
+    def quantile(self, probability: Number) -> Value:
         """Squared error that so many of the test prompts stay below.
 
         Parameters
         ----------
-        probability : float in (0, 1)
+        probability : number or array in (0, 1)
 
         Raises
         ------
         ValueError
             If it is outside its range.
         """
-        chance = real_number("probability", probability, "(0, 1)")
-        return _quantile(self.offsets, self.weights, self.deviation, chance)
+        chances = real_array("probability", probability, "(0, 1)")
+        squares = [
+            _quantile(self.offsets, self.weights, self.deviation, chance)
+            for chance in chances.ravel().tolist()
+        ]
+        return np.reshape(squares, chances.shape)[()]
 
     def relative_error(self, prompts: int) -> float:
         """Relative standard error of the mean squared error over so many test prompts.

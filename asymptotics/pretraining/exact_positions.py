@@ -28,13 +28,6 @@ logarithmically short; and :math:`(2L + 1)/3` for a fixed divisor.  A divisor
 :math:`l\,c_l^{-1}` is that number.
 
 .. page: pretraining/random-lengths: Prompts of random length, and the context a model is best for
-
-.. symbols:
-   c: rate of the one step that the model makes
-   c_l: best rate at position l
-   p_l: factor of the summary at position l: 1, or l/L
-   e_l: error at position l
-   u_l: share of position l in the loss
 """
 
 from __future__ import annotations

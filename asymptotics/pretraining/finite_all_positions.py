@@ -22,10 +22,6 @@ Other terms of order 1/d are left out: leverages that fluctuate with the labels,
 of the last column of :math:`\Gamma`.  They are of both signs, and `LOSS` bounds what they do.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
-
-.. symbols:
-   \gamma: response of the last column of Γ over that of the others
-   v: variance of the labels, 1 + ρ
 """
 
 from __future__ import annotations

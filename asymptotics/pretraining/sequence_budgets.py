@@ -16,11 +16,6 @@ Independent prompts of the same contexts have the first integral only.  So a seq
 many of them as it has queries, times the first integral over the sum.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
-
-.. symbols:
-   B: ν z for many sequences
-   u: weight of a position, 1/(α − α_0)
-   K_{ab}: kernel of the summaries at two positions
 """
 
 import math

@@ -22,12 +22,6 @@ observed with the noise :math:`s/\phi`.  It is increasing and concave in s.  So 
 descends to the root from every point above it, and the prior variance gives such a point.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
-
-.. symbols:
-   T: response of a block to its labels, averaged over inputs
-   s: reciprocal responses of the positions
-   h_i: width of the cell of a position
-   m: sequences of a task
 """
 
 from dataclasses import dataclass

@@ -22,14 +22,6 @@ and with :math:`D = -d/d\phi`
 from which the error of every test is :math:`\rho + (1 - c)^2 + c^2 q' + z (1 + q')`.
 
 .. page: pretraining/all-positions: Training on every position of a sequence
-
-.. symbols:
-   \nu: contexts over dimension
-   \beta: queries after a context over dimension
-   k: 1 + (1 + ρ)/α
-   R: sum of the responses of the queries of a context
-   c: rate of the step that Γ takes on average
-   z: variance of Γ
 """
 
 from dataclasses import dataclass

@@ -212,7 +212,7 @@ def parse_simulation(
     """
     if not quantity.simulated:
         raise ValueError(
-            f"quantity must be icl_error, idg_error, task_gap or {' or '.join(TIMED)} to be "
+            f"quantity must be icl_error, idg_error, task_gap, {' or '.join(TIMED)} to be "
             f"simulated, got {quantity.name!r}"
         )
     if not isinstance(options, Mapping):

@@ -59,7 +59,9 @@ def test_headlines_are_few_and_from_the_rooms():
         "solve",
         "validate",
     }
-    runs = {"Experiment", "Flow", "Point", "Problem", "Reduced", "Ridge", "SGD", "Test"}
+    losses = {"AllPositions", "LastPosition", "RandomLength"}
+    trainings = {"Descent", "Flow", "Ridge", "SGD"}
+    runs = {"Experiment", "Point", "Problem", "Reduced", "Test"} | losses | trainings
     others = {"Estimate", "sample_prompts", "settings"} | runs | verbs
     assert set(headlines) - gathered == others
 

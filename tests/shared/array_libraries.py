@@ -26,6 +26,7 @@ LIBRARIES = {
     "pretraining.icl_error",
     "pretraining.idg_error",
     "pretraining.one_pass_error",
+    "pretraining.plateau_end",
     "pretraining.task_gap",
     "pretraining.training_errors",
     "recurrent.optimal_delta_step",

@@ -88,6 +88,11 @@ CALLS = {
     "simulate_descent": ({"run": STEPPED},),
     "one_pass_task_errors": ({"learning_rate": 0.1},),
     "position_errors_at_size": ({"positions": [2, 6]},),
+    **dict.fromkeys(
+        ("all_position_errors", "balanced_position_errors", "sequence_worth"),
+        ({"alpha_min": 0.25},),
+    ),
+    **dict.fromkeys(("optimal_sequence_ridge", "sequences_needed"), ({"alpha_min": 0.25},)),
     "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),
     "structured_errors": ({"test_alpha": 2.0, "test_rho": 0.2},),

@@ -6,6 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from plain_networks import answers
+from prompt_arrays import arrays_of
 
 from iclimit.notation import PARAMETERS
 from iclimit.problem import Problem
@@ -112,7 +113,7 @@ def test_arrays_of_the_standard():
     for network in NETWORKS:
         weights = weights_of(network)
         strict = {name: array_api_strict.asarray(each) for name, each in weights.items()}
-        prompts = Prompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
+        prompts = Prompts(*map(array_api_strict.asarray, arrays_of(PROMPTS).values()))
         loss, gradient = network.loss_and_gradient(strict, prompts)
         expected, gradients = network.loss_and_gradient(weights, PROMPTS)
         assert_equal(float(loss), expected)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from sampled_means import ALLOWANCE
 
 from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
@@ -120,7 +121,7 @@ def test_units_change_predictions_as_they_change_labels(case, monkeypatch):
         "tasks": 3,
         "noise_variance": 36,
     }
-    redrawn = Prompts(**{name: factors[name] * each for name, each in vars(drawn).items()})
+    redrawn = Prompts(**{name: factors[name] * each for name, each in arrays_of(drawn).items()})
     assert case == "covariances" or "gdpp_2" in scaled
     for name, baseline in found(problem).items():
         # Fitted rates are accurate to the tolerance of the search.
