@@ -75,7 +75,7 @@ def explorer_page(store: Path | None = None, *, docs: str = "") -> str:
     ]
     return Template(_read("assets", "page.html")).substitute(
         style=_read("vendor", "uPlot.min.css") + _style(),
-        data=json.dumps(_data(store, docs), separators=(",", ":")).replace("</", "<\\/"),
+        data=_json(_data(store, docs)),
         theory=javascript().strip(),
         scripts="\n".join(f"<script>\n{script.strip()}\n</script>" for script in scripts),
         version=html.escape(iclimit.__version__),
@@ -88,6 +88,12 @@ _SOURCES = (
     "training curves: the public script of Zhang, Singh, Latham and Saxe (arXiv:2501.16265). "
     "Charts by uPlot (MIT licence), boundaries by d3-contour (ISC licence)."
 )
+
+
+def _json(data: dict[str, Any]) -> str:
+    """Text of data inside a script; JSON has neither infinity nor NaN."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("</", "<\\/")
 
 
 def _read(folder: str, name: str) -> str:

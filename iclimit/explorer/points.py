@@ -51,7 +51,8 @@ def published_errors() -> list[dict[str, Any]]:
     """Published ICL and IDG errors of linear attention at d = 100."""
     rows = []
     for run in error_runs():
-        row: dict[str, Any] = {"source": "published", "dim": run.sizes["dim"], **run.ratios}
+        row: dict[str, Any] = {"source": "published", "dim": run.sizes["dim"]}
+        row |= {name: run.ratios[name] for name in PARAMETERS}
         for name in ("icl", "idg"):
             estimate = run.errors[name]
             row |= {name: estimate.mean, f"{name}_se": estimate.standard_error}

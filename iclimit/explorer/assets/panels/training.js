@@ -268,7 +268,6 @@
       ["Start the heads at 0.002: the steps come later, in the same order.", { view: "staircase", start: 0.002 }],
       ["Merge key and query: all directions are learned in one drop.", { view: "drop", init_scale: 1e-4 }],
       ["Train on n prompts of few tasks: the error on new tasks turns up first.", { view: "prompts", tau: 2, alpha: 1, kappa: 0.5, rho: 0.1 }],
-      ["Compare with a published run: its plateaus are those of the theory.", { view: "runs", run: 2 }],
     ],
     controls: [
       { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["prompts", "Errors against the time on n prompts"], ["runs", "Published runs"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figures 14 to 16)"]] },
