@@ -139,7 +139,7 @@ def test_a_figure_is_drawn(tmp_path):
         ),
         (
             "curve icl_error --time 1 --tau 1",
-            "computed)? icl_error has no time, which is a parameter of icl_error_at_time, ",
+            "computed)? icl_error has no time, which is a parameter of ",
         ),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
