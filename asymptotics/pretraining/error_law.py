@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -165,14 +164,16 @@ def error_law(
     0.0141
     """
     check_choice("objective", objective, ("icl", "idg"))
-    stated: dict[str, Any] = {
-        "tau": tau,
-        "alpha": alpha,
-        "kappa": kappa,
-        "rho": rho,
-        "ridge": ridge,
-    }
-    math_, values = checked(systems="numpy", single=True, flips=flips, **stated)
+    math_, values = checked(
+        systems="numpy",
+        single=True,
+        flips=flips,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+    )
     own = parse_link(link)
     labels = effective_labels(own, values.rho, flips=values.flips)
     pair = label_pairs(math_, values, labels)[0 if objective == "icl" else 1]
