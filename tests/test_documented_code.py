@@ -43,6 +43,10 @@ LEFT_OUT = {
     "validate ridgeless ridge --preset full": "hours",
     "figure double-descent --preset full -o double-descent.pdf": "hours; the quick one is run",
     "explorer": "a command with more flags is run",
+    "validate --backend cupy --dry-run": "needs a GPU",
+    "curve icl_error --tau 0.5:4:20 --alpha 1 --kappa 0.5 --rho 0.01 --simulate dim=100 "
+    "--backend cupy -o gpu.png": "needs a GPU",
+    "train network --dim 10 --context 20 --backend cupy -o network.npz": "needs a GPU",
     "check lu_letey_linear_simulations.csv --ddof 0 --balanced --ignore tau,kappa --columns "
     "dim=d,tau=tau_eff,kappa=kappa_eff,ridge=lam --columns icl=icl_mean,icl_sd=icl_std,"
     "idg=idg_mean,idg_sd=idg_std": "seven seconds; `test_check_runs.py` runs it",

@@ -296,11 +296,13 @@ def _with_input_law(
 ) -> Prediction:
     """Prediction for inputs that are not Gaussian, from that for Gaussian ones."""
     shift = theory.excess_kurtosis / run.dim
-    if estimator != ATTENTION or theory.structure is not None or run.test is not None:
+    plain = estimator == ATTENTION and theory.structure is None and run.test is None
+    if not (plain and isinstance(run.training, Ridge)):
         return prediction.doubted(np.full(2, abs(shift)))
     # As everywhere in this room, the threshold is where that of the runs is.
     dim = run.dim
-    limit = run.limit | {"tau": run.prompts / (dim * (dim + 1))}
+    limit = {name: run.limit[name] for name in ("alpha", "kappa", "rho", "ridge")}
+    limit["tau"] = run.prompts / (dim * (dim + 1))
     factors = input_law_factors(dim=dim, **limit, excess_kurtosis=theory.excess_kurtosis)
     # With uniform inputs at d = 10 what is left is 1.3 % or less where prompts outnumber features,
     # after corrections of 4 to 8 %.  With half as many prompts as features it is 3.8 % after 2.9 %
