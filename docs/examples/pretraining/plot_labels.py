@@ -2,7 +2,7 @@ r"""
 Does linear attention learn nonlinear tasks?
 ============================================
 
-Labels that are a function of :math:`z = \langle w, x\rangle` are linear labels with noise: what is
+Labels that are a function of the linear label z are linear labels with noise: what is
 not linear in z is noise.  Classes can be learned, and the accuracy says how well.
 """
 
