@@ -68,7 +68,7 @@ _GOLDEN = 0.6180339887498949
 # Scanned values of log(xi - xi_ridgeless), in units of 1 + q.
 _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
 
-# A positive ridge must gain more than rounding.
+# A ridge must gain more than rounding over none and over an infinite one.
 _BETTER = 1e-13
 
 
@@ -97,7 +97,7 @@ class AccurateRidge(Result):
     Attributes
     ----------
     ridge : float or ndarray
-        The ridge, 0 where no positive one is better.
+        The ridge: 0 where no positive one is better, infinite where the accuracy only rises.
     accuracy : float or ndarray
         Accuracy against the class.
     """
@@ -296,7 +296,10 @@ def accurate_ridge(
 
     Notes
     -----
-    The ridge is accurate to about 1e-6.  It is within 20 % of the ridge with the least error.
+    The ridge is accurate to about 1e-6.  For classes without noise, tau, alpha and kappa between
+    0.2 and 10 and fresh tasks it is mostly .7 to 1.4 times the ridge with the least error.  With
+    noise or flips it is larger, and often infinite: a prediction may shrink to nothing without a
+    change of its sign.
 
     References
     ----------
@@ -336,6 +339,8 @@ def accurate_ridge(
         first = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)
         plain = _cosine(_pairs(math_, points.tau, points.kappa, labels.rho, q, *first)[place])
         better = (step > _SCAN[0]) & (-value > plain + _BETTER)
-        ridge = np.where(better, xi * eta * labels.factor, 0.0)
+        endless = value > missed(_SCAN[-1], *arguments) - _BETTER
+        largest = np.where(endless, np.inf, xi * eta * labels.factor)
+        ridge = np.where(better, largest, 0.0)
         accuracy = 1 - np.arccos(np.sign(1 - 2 * points.flips) * np.maximum(-value, plain)) / np.pi
     return AccurateRidge(np.reshape(ridge, shape)[()], np.reshape(accuracy, shape)[()])

@@ -158,7 +158,7 @@ def error_law(
     --------
     >>> from iclimit.pretraining import error_law
     >>> law = error_law(tau=2, alpha=1, kappa=0.5, rho=0.1, ridge=0.1)
-    >>> round(law.median / law.mean, 4), round(law.quantile(0.9) / law.mean, 3)
+    >>> round(law.median / law.mean, 4), round(float(law.quantile(0.9)) / law.mean, 3)
     (0.4549, 2.706)
     >>> round(law.relative_error(10_000), 4)
     0.0141

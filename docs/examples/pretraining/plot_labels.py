@@ -40,7 +40,8 @@ for number, flips in enumerate((0.0, 0.1, 0.25)):
     best = accurate_ridge(tau=4, alpha=alpha, kappa=2, flips=flips)
     axes[1].semilogx(alpha, best.accuracy, f"C{number}", label=f"{flips:.0%} flipped")
     for at in (0.5, 2, 8):
-        ridge = accurate_ridge(tau=4, alpha=at, kappa=2, flips=flips).ridge
+        # the best ridge may be infinite
+        ridge = min(accurate_ridge(tau=4, alpha=at, kappa=2, flips=flips).ridge, 1000.0)
         run = iclimit.Point(tau=4, alpha=at, kappa=2, ridge=ridge, link="sign", flips=flips)
         runs = iclimit.sample(run.at(dim), rng=0, repeats=6)
         bar = runs["accuracy"].standard_error

@@ -76,19 +76,37 @@ def test_ends():
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-@pytest.mark.parametrize("at", [(2, 2, 0.5), (1.2, 2, 2), (10, 10, 1)])
-def test_best_ridge(at, objective):
+@pytest.mark.parametrize(
+    ("at", "labels"),
+    [
+        ((2, 2, 0.5), {}),
+        ((1.2, 2, 2), {}),
+        ((10, 10, 1), {}),
+        ((2, 1, 1), {"rho": 0.3}),
+        ((2, 4, 2), {"link": "relu", "rho": 0.1, "flips": 0.05}),
+    ],
+)
+def test_best_ridge(at, labels, objective):
     tau, alpha, kappa = at
-    point = {"tau": tau, "alpha": alpha, "kappa": kappa}
+    point = {"tau": tau, "alpha": alpha, "kappa": kappa} | labels
     best = accurate_ridge(**point, objective=objective)
     ridges = np.geomspace(1e-3, 1e3, 2001)
     scan = getattr(pretrained_accuracy(**point, ridge=ridges), objective)
     assert best.accuracy == pytest.approx(np.max(scan), abs=1e-6)
     assert best.ridge == pytest.approx(ridges[np.argmax(scan)], rel=0.01)
-    if objective == "icl":
-        labels = effective_labels("sign")
-        of_error = optimal_ridge(**point, rho=labels.rho).ridge * labels.factor
+    if objective == "icl" and not labels:
+        linear = effective_labels("sign")
+        of_error = optimal_ridge(**point, rho=linear.rho).ridge * linear.factor
         assert best.ridge == pytest.approx(of_error, rel=0.2)
+
+
+def test_best_ridge_may_be_infinite():
+    point = {"tau": 1.5, "alpha": 2, "kappa": 2, "link": "relu", "rho": 0.1, "flips": 0.1}
+    best = accurate_ridge(**point, objective="idg")
+    accuracies = pretrained_accuracy(**point, ridge=np.geomspace(1e-3, 1e9, 200)).idg
+    assert np.all(np.diff(accuracies) > -1e-13)
+    assert best.ridge == np.inf
+    assert best.accuracy == pytest.approx(accuracies[-1], abs=1e-8)
 
 
 def test_metrics_of_pairs():

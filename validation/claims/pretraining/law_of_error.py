@@ -63,7 +63,7 @@ def of_law(law: ErrorLaw) -> tuple[float, ...]:
 def rows(effort: Effort) -> Rows:
     """Statistics in the limit."""
     repeats = effort.by_size(**REPEATS)
-    for point in effort.pick(tiny=POINTS[:1], quick=POINTS):
+    for point in effort.pick(tiny=POINTS[1:], quick=POINTS):
         name = named(point)
         runs = {
             dim: run(statistics, run=point.at(dim), repeats=count)

@@ -82,7 +82,7 @@ def rows(effort: Effort) -> Rows:
     """Limits, and one size."""
     repeats = effort.by_size(**REPEATS)
     for point, alphas, probabilities, normalization in effort.pick(
-        tiny=SETTINGS[:1], quick=SETTINGS
+        tiny=SETTINGS[:2], quick=SETTINGS
     ):
         name = f"alpha={' '.join(map(str, alphas))} kappa={point['kappa']:g} {normalization}"
         stated = {
