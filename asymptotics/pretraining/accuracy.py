@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -321,22 +322,11 @@ def accurate_ridge(
     place = 0 if objective == "icl" else 1
     with math_.quiet():
         q = context_noise(math_, points.alpha, labels.rho)
-        start = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)[0]
-
-        def at(step: Value, *setting: Value) -> tuple[Value, Value]:
-            tau, q, kappa, start, _ = setting
-            xi = start + (1 + q) * np.exp(step)
-            M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
-            return xi, np.maximum(excess(math_, tau, 1) + xi * M / tau, 0.0)
-
-        def missed(step: Value, *setting: Value) -> Value:
-            tau, q, kappa, _, rho = setting
-            return -_cosine(_pairs(math_, tau, kappa, rho, q, *at(step, *setting))[place])
-
-        arguments = (points.tau, q, points.kappa, start, labels.rho)
-        step, value = find_minimum(math_, missed, _SCAN, arguments)
-        xi, eta = at(step, *arguments)
         first = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)
+        arguments = (points.tau, q, points.kappa, first[0], labels.rho)
+        missed = partial(_missed, math_, place)
+        step, value = find_minimum(math_, missed, _SCAN, arguments)
+        xi, eta = _beyond(math_, step, *arguments)
         plain = _cosine(_pairs(math_, points.tau, points.kappa, labels.rho, q, *first)[place])
         better = (step > _SCAN[0]) & (-value > plain + _BETTER)
         endless = value > missed(_SCAN[-1], *arguments) - _BETTER
@@ -344,3 +334,19 @@ def accurate_ridge(
         ridge = np.where(better, largest, 0.0)
         accuracy = 1 - np.arccos(np.sign(1 - 2 * points.flips) * np.maximum(-value, plain)) / np.pi
     return AccurateRidge(np.reshape(ridge, shape)[()], np.reshape(accuracy, shape)[()])
+
+
+def _beyond(
+    math_: Namespace, step: Value, tau: Value, q: Value, kappa: Value, start: Value, *_: Value
+) -> tuple[Value, Value]:
+    """Numbers xi and eta so many logarithms of 1 + q beyond the ridgeless xi."""
+    xi = start + (1 + q) * np.exp(step)
+    M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
+    return xi, np.maximum(excess(math_, tau, 1) + xi * M / tau, 0.0)
+
+
+def _missed(math_: Namespace, place: int, step: Value, *setting: Value) -> Value:
+    """Cosine of targets and predictions there, with a minus; of fresh or pretraining tasks."""
+    tau, q, kappa, _, rho = setting
+    xi, eta = _beyond(math_, step, *setting)
+    return -_cosine(_pairs(math_, tau, kappa, rho, q, xi, eta)[place])

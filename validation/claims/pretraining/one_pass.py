@@ -63,13 +63,18 @@ def recorded(
 
 @named_cell("one_pass_curve")
 def curve(
-    *, task_law: str = "sphere", rates: np.ndarray, repeats: int, rng: SeedSequence, **sizes: int
+    *,
+    dim: int,
+    context: int,
+    batch: int,
+    task_law: str = "sphere",
+    rates: np.ndarray,
+    repeats: int,
+    rng: SeedSequence,
 ) -> np.ndarray:
     """Errors after each quarter of the steps, (records, repeats)."""
-    law = Problem(
-        dim=sizes["dim"], context=sizes["context"], noise_variance=RHO, task_law=task_law
-    )
-    return recorded(law, sizes["batch"], rates, repeats, rng).icl.T
+    law = Problem(dim, context, noise_variance=RHO, task_law=task_law)
+    return recorded(law, batch, rates, repeats, rng).icl.T
 
 
 @named_cell("one_pass_task_curve")

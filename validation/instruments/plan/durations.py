@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from iclimit.asymptotics.pretraining import optimal_stopping
 from iclimit.experiment import Experiment, Point
@@ -25,7 +25,7 @@ def duration_notes(setting: Point | Experiment) -> Iterator[str]:
     time = ratios.pop("time", None)
     if time is None or not 0 < time < math.inf:
         return
-    step = small_step(**ratios)
+    step = small_step(ratios)
     yield (
         f"Descent to the time {time:g} takes {math.ceil(time / step)} steps of all prompts at the "
         f"rate {step / 2:.2g} d, {SMALL_STEP:g} of the largest stable one."
@@ -44,19 +44,18 @@ def descent_operations(run: Experiment) -> float:
     time = ratios.pop("time", math.inf)
     if time == math.inf:
         return 0.0
-    steps = math.ceil(time / small_step(**ratios))
+    steps = math.ceil(time / small_step(ratios))
     return 4.0 * steps * run.prompts * run.dim * (run.dim + 1)
 
 
-def small_step(
-    *, tau: float, alpha: float, kappa: float, rho: float, ridge: float = 0.0, **_: float
-) -> float:
-    r"""Time of a step that follows the flow, in the limit.
+def small_step(limit: Mapping[str, float]) -> float:
+    r"""Time of a step that follows the flow, from the numbers of a run in the limit.
 
     The largest eigenvalue of the flow is bounded by that of the features,
     :math:`(1 + \kappa^{-1/2})^2 + (1 + \rho)/\alpha`, times :math:`(1 + \tau^{-1/2})^2` for
     finitely many prompts, plus the weight decay.
     """
-    tasks = (1 + kappa**-0.5) ** 2
-    largest = (tasks + (1 + rho) / alpha) * (1 + tau**-0.5) ** 2 + ridge
+    tasks = (1 + limit["kappa"] ** -0.5) ** 2
+    contexts = (1 + limit["rho"]) / limit["alpha"]
+    largest = (tasks + contexts) * (1 + limit["tau"] ** -0.5) ** 2 + limit.get("ridge", 0.0)
     return SMALL_STEP * 2 / largest

@@ -337,10 +337,10 @@ class RunPlan(Result):
         ax.set_ylim(-0.03, 1.03)
         finish(ax, f"cost [{self.unit}]", "power", log="x", legend="$d$")
 
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
         """Draw power against cost, and the theories by dimension or along a transition."""
         left, right = panels(figure, 2, width=9.6, height=3.9)
-        self.draw(left)
+        self.draw(left, **line)
         if self.along:
             best = self.best
             x = [point.ratios[self.along] for point in best.design.points]

@@ -42,12 +42,12 @@ def largest_eigenvalue(rng, dim, *, tau, alpha, kappa, rho):
 def test_small_steps_are_a_tenth_of_the_stable_ones(ratios):
     # The bound of the limit is reached to some 20 %, also at d = 14.
     largest = largest_eigenvalue(np.random.default_rng(0), 14, **ratios)
-    assert 0.7 * 2 / largest < small_step(**ratios) / SMALL_STEP < 1.3 * 2 / largest
+    assert 0.7 * 2 / largest < small_step(ratios) / SMALL_STEP < 1.3 * 2 / largest
 
 
 def test_a_plan_says_how_many_steps_a_run_takes():
     plan = iclimit.plan_runs("precision", POINT, effect=0.05, dim=16)
-    steps = math.ceil(1 / small_step(tau=2, alpha=1, kappa=0.5, rho=0.1))
+    steps = math.ceil(1 / small_step(POINT.limit))
     assert any(f"takes {steps} steps" in note for note in plan.notes)
     assert any("0.235 (ICL) and 0.571 (IDG)" in note for note in plan.notes)
     run = POINT.at(dim=16)
