@@ -31,6 +31,9 @@ _MEMORY = 6
 # Plain steps at the start: acceleration from far away may find another root.
 _PLAIN = 2
 
+# Points of a scan that are evaluated in one call, about.
+_SCANNED_AT_ONCE = 20_000
+
 _TIGHT = {"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0}
 
 
@@ -85,11 +88,12 @@ def find_minimum(
     """
     if search := getattr(math_, "find_minimum", None):
         return search(function, points, args)
+    shape = np.broadcast_shapes(points.shape[1:], *(np.shape(value) for value in args))
     points = np.sort(points, axis=0)
-    scanned = np.stack([function(point, *args) for point in points])
-    shape = scanned.shape[1:]
-    points = np.broadcast_to(points.T, scanned.T.shape).T.reshape(len(points), -1)
-    scanned = scanned.reshape(points.shape)
+    points = np.broadcast_to(points.T, (*shape[::-1], len(points))).T.reshape(len(points), -1)
+    settings = [np.broadcast_to(numbers, shape).ravel() for numbers in args]
+    blocks = np.array_split(points, min(len(points), 1 + points.size // _SCANNED_AT_ONCE))
+    scanned = np.concatenate([_values_at(function, block, settings) for block in blocks])
     best = np.argmin(scanned, axis=0)
     value = np.min(scanned, axis=0)
     inside = (best > 0) & (best < len(points) - 1)
@@ -105,12 +109,20 @@ def find_minimum(
         minima = elementwise.find_minimum(
             function,
             tuple(end[inside] for end in bracket),
-            args=tuple(np.broadcast_to(v, shape).ravel()[inside] for v in args),
+            args=tuple(numbers[inside] for numbers in settings),
         )
     inside[inside] = minima.success
     x[inside] = minima.x[minima.success]
     value[inside] = minima.f_x[minima.success]
     return x.reshape(shape), value.reshape(shape)
+
+
+def _values_at(
+    function: Callable[..., Any], points: np.ndarray, settings: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Values at points (n, m) of m settings."""
+    several = [np.tile(numbers, len(points)) for numbers in settings]
+    return np.reshape(function(points.ravel(), *several), points.shape)
 
 
 def repeat_until_settled(
