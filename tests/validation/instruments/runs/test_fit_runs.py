@@ -153,9 +153,12 @@ def test_the_lower_of_two_minima_on_both_sides_of_the_peak_is_found():
 
 @pytest.mark.slow
 def test_intervals_contain_the_truth_as_often_as_they_say():
-    """Of 24 tables, with both sides of the peak within reach."""
+    """Of 8 tables, with both sides of the peak within reach; each takes half a minute.
+
+    `benchmarks.fit_calibration` counts more of them.
+    """
     inside = {name: np.zeros(2) for name in TRUTH}
-    for table in range(24):
+    for table in range(8):
         for found in peaked_fit(table, 24).parameters:
             value = TRUTH[found.name]
             inside[found.name] += [
@@ -163,9 +166,9 @@ def test_intervals_contain_the_truth_as_often_as_they_say():
                 found.low_95 < value < found.high_95,
             ]
     for counts in inside.values():
-        # Binomial laws of 24 with 0.68 and 0.95 are lower with a probability of 1e-3.
-        assert counts[0] >= 9
-        assert counts[1] >= 18
+        # Binomial laws of 8 with 0.68 and 0.95 are lower with probabilities of 2e-3 and 4e-4.
+        assert counts[0] >= 2
+        assert counts[1] >= 5
 
 
 def test_another_minimum_is_reported():
