@@ -126,8 +126,8 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 # Subjects and examples in the order in which they are best learnt.  What is not listed follows.
 GALLERY = {
     "yours": (
-        *("plan_runs", "check_runs", "fit_runs", "which_algorithm", "trained_weights"),
-        *("many_seeds", "validate"),
+        *("ten_cells", "plan_runs", "check_runs", "fit_runs", "which_algorithm"),
+        *("trained_weights", "many_seeds", "validate"),
     ),
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
