@@ -1,5 +1,7 @@
 """Results that several shelves of the theory have: two errors, and a loss with its own error."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from iclimit.asymptotics.numbers import Value

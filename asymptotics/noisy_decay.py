@@ -5,6 +5,8 @@ The excess error :math:`v = e^{-y}` of the best stochastic steps obeys
 pretraining alike; u is the noise in units of the first excess.
 """
 
+from __future__ import annotations
+
 from iclimit.asymptotics.numbers import MpMath, Namespace, SymPyMath, Value
 
 # Newton's method reaches rounding in 6 steps for noise from 1e-12 to 100 and times from 1e-8 to

@@ -6,6 +6,8 @@ Functions take the argument that is searched for and then ``args``, one point at
 arrays.  The number system of the arguments may bring its own searches (`iclimit.explorer`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

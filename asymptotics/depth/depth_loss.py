@@ -3,6 +3,8 @@ r"""Loss of depth-L linear attention: the public function.
 The theory is in `iclimit.asymptotics.depth.tied_loss`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

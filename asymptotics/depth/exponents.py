@@ -40,6 +40,8 @@ N` what is missed is
 equal, :math:`1/a_C = 1/a_t + 2/a_P + 2/a_N + 1/a_L` and :math:`\mathcal L \sim C^{-a_C}`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, fields
 from typing import Any
 

@@ -49,6 +49,8 @@ and the averages at a single time are
 :math:`\operatorname{tr} K^2 S P^j = \langle \lambda^2 h_j \rangle`.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -25,6 +25,8 @@ variance below x, :math:`\sum_{\lambda_k < x} \omega_k \lambda_k \simeq x^\beta/
   :math:`\Gamma(\beta)\Gamma(2 - \beta)\, \kappa^\beta`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from scipy import special

@@ -32,6 +32,8 @@ The recursion is Result 10 of Bordelon, Letey and Pehlevan (arXiv:2510.01098v1),
 and report :math:`|\Gamma - I|^2/d`, the error on a context of infinite length.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from iclimit.asymptotics.checks import checked

@@ -48,6 +48,8 @@ It follows from the generating function of V at x = y = 1.
    \tau^*: threshold of pretraining
 """
 
+from __future__ import annotations
+
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 

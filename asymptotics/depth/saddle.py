@@ -13,6 +13,8 @@ So for L >= 2 every balanced point is a saddle or worse.  In the time of
 :math:`2\beta\,\Gamma(\beta + 1)/(4^{\beta + 1} L^{\beta + 2})`.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -11,6 +11,8 @@ gradient descent.  The means are those of `iclimit.asymptotics.spectra.polynomia
 contours serve all polynomials of a degree: one may be tiny on the spectrum and huge beside it.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

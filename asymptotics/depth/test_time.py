@@ -61,6 +61,8 @@ closed form.
    v: variance of the learned weights, g(1 − g)/(τ − 1)
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

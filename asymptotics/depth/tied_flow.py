@@ -19,6 +19,8 @@ the loss :math:`\mathcal L` of `iclimit.asymptotics.depth.tied_loss`.
 With time, depth, width and context all finite this is the joint scaling law in numbers.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import count
 

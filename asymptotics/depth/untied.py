@@ -33,6 +33,8 @@ Jacobi,
    k: number of a coefficient
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -6,6 +6,8 @@ The theory is in `iclimit.asymptotics.descent.schedules`.
    \eta_l: rate of step l
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from iclimit.asymptotics.descent.real_rates import best_real_rates, residual_zeros_matrix

@@ -13,6 +13,8 @@ with the worst of them: the critical factor
 is an extreme value, different for every set of test tasks and decreasing with T.
 """
 
+from __future__ import annotations
+
 import math
 from functools import cache
 

@@ -5,6 +5,8 @@ derivative of the loss vanishes, Wishart moments follow from Stein's recursion, 
 the least value of a quadratic form in moments.
 """
 
+from __future__ import annotations
+
 from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.best_rates import optimal_schedule

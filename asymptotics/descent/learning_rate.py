@@ -34,6 +34,8 @@ fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), whic
    \eta^*,\ \mathcal L^*: best rate and loss at that rate
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -27,6 +27,8 @@ W = I is Theorem 1 of Ahn, Cheng, Daneshmand and Sra (NeurIPS 2023, arXiv:2306.0
 of gradient flow in Zhang, Frei and Bartlett (JMLR 2024, arXiv:2306.09927).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

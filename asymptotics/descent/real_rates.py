@@ -5,6 +5,8 @@ polynomial.  The best real rates are then found by Newton's method from many sta
 of a grid at once.  The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from iclimit.asymptotics.numbers import Value

@@ -59,6 +59,8 @@ exact and multi-precision arithmetic from its moments.
    k: power
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

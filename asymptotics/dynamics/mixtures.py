@@ -43,6 +43,8 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265) train on such mixtur
 are not in the paper.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -39,6 +39,8 @@ label noise is not in the paper.
    \operatorname{tr}: trace
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 The equations and their range are in `iclimit.asymptotics.dynamics.merged`.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import dataclass, field

@@ -34,6 +34,8 @@ grow with the wait.  Eigenvalues should be equal or differ clearly, as the flow 
 :math:`1/(\lambda_1^2 - \lambda_2^2)` to tell two directions apart.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -312,11 +314,11 @@ class _Heads:
     v: np.ndarray
     weights: np.ndarray
 
-    def chosen(self, which: np.ndarray) -> "_Heads":
+    def chosen(self, which: np.ndarray) -> _Heads:
         """Those for which a mask is true."""
         return _Heads(self.numbers[which], self.v[which], self.weights[:, which])
 
-    def after(self, escape: _Escape) -> "_Heads":
+    def after(self, escape: _Escape) -> _Heads:
         """The same heads at the end of their motion."""
         # Weights that are zero stay zero, whatever the exponential.
         exponents = np.stack([escape.places, -escape.places])[:, :, None]
@@ -324,7 +326,7 @@ class _Heads:
         weights *= np.exp(np.where(weights == 0, 0, exponents))
         return _Heads(self.numbers, escape.size * escape.velocities, weights)
 
-    def without(self, head: int) -> "_Heads":
+    def without(self, head: int) -> _Heads:
         """All but one of them."""
         return _Heads(
             np.delete(self.numbers, head),

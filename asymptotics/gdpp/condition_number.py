@@ -72,6 +72,8 @@ times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their pre
    r: √κ
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Sequence

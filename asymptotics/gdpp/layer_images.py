@@ -3,6 +3,8 @@
 A layer maps an eigenvalue x to x (1 - gamma x)^2; see `iclimit.asymptotics.gdpp.condition_number`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

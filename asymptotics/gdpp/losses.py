@@ -38,6 +38,8 @@ Both cases have lower bounds: no GD++ does better than the best polynomial of de
 P(0) = 1.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -3,6 +3,8 @@
 Their losses are those of `iclimit.asymptotics.gdpp.ridge_losses`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -42,6 +42,8 @@ Averages over eigenvalues use their exact density at finite N and d
    \lambda: ridge penalty of the context
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -12,6 +12,8 @@ programming on the extrema of P, which converges quadratically where 2 L of them
 height, one more than there are rates and gammas.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -53,6 +53,8 @@ A fixed ratio :math:`\kappa = k/d` is the corner :math:`\theta \to 0`, where
    \mu: their law, of Marchenko and Pastur
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from iclimit.asymptotics.checks import checked

@@ -6,6 +6,8 @@ ones, free of cancellation, come from the code that computes numbers: run on sym
 each intermediate with its name.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from iclimit.asymptotics.checks import check_range

@@ -11,6 +11,8 @@ contexts :math:`w \to \kappa/(\kappa - t)`, or infinity, at fixed :math:`\kappa`
 the value of a rational function whose common factors have been cancelled.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

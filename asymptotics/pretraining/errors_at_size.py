@@ -26,6 +26,8 @@ Of 300 drawn settings, 97 % are within `LOSS`/d of the prediction task by task, 
 low: at tau = 0.7, alpha = 100, kappa = 1, rho = 0.3 by 6.0/d at d = 12 and 8.3/d at d = 40.
 """
 
+from __future__ import annotations
+
 from typing import Any, TypeAlias
 
 import numpy as np

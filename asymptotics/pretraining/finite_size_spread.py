@@ -44,6 +44,8 @@ one direction that counts, and stay those of an independent query.  Drawn laws a
 independent queries, relative to their means.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

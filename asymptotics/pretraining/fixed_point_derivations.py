@@ -9,6 +9,8 @@ isotropic tasks, two for the simplest structure) the resolvent of the covariance
 Whatever solves these equations is here derived from them by SymPy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

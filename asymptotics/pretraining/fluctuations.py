@@ -56,6 +56,8 @@ series of :math:`\langle c^i K\rangle` at :math:`\nu - h`, and these series foll
    l: a + 2r/r₀ + x/Q
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce

@@ -21,6 +21,8 @@ The formula of the error is written once for all number systems: NumPy and CuPy 
 :math:`\Gamma` along the leading axes), mpmath and SymPy matrices.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -395,7 +397,7 @@ class _Law:
         unit = _power_of_two(inputs)
         return _Units(max(_power_of_two(math.sqrt(self.rho)), unit * _power_of_two(weights)), unit)
 
-    def measured_in(self, units: _Units) -> "_Law":
+    def measured_in(self, units: _Units) -> _Law:
         """Return the same law over these units, in which weights are labels over inputs."""
         weight = units.label / units.input
         return replace(

@@ -22,6 +22,8 @@ or, where some of these are negative, to the least :math:`g^\top B g/2 - m^\top 
 The formulas are derived here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -51,6 +51,8 @@ is monotone in E.  A constant step ends at :math:`2 e^*/(2 - v)`.
    W: Lambert's function
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -22,6 +22,8 @@ minimised.  One minimum was found at each of 20,000 random points; that there is
 proved.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

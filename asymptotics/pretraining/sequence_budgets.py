@@ -18,6 +18,8 @@ many of them as it has queries, times the first integral over the sum.
 .. page: pretraining/all-positions: Training on every position of a sequence
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -24,6 +24,8 @@ from which the error of every test is :math:`\rho + (1 - c)^2 + c^2 q' + z (1 + 
 .. page: pretraining/all-positions: Training on every position of a sequence
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

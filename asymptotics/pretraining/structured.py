@@ -38,6 +38,8 @@ part, which depends on :math:`C'` only through the label variance
 What is proved and what is not: the derivation on the theory page of the documentation.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

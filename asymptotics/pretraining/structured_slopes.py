@@ -16,6 +16,8 @@ least slope.  At a fixed test spectrum the largest eigenvalue belongs to the lea
 minimum is searched for from several starts.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Callable

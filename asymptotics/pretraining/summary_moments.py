@@ -14,6 +14,8 @@ Over a law of tasks, :math:`G = E\,hh^\top` and :math:`A = E\,hw^\top` need
 :math:`E\,ww^\top`, :math:`E\,vw`, :math:`E\,v` and :math:`E\,v^2` only.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -23,6 +23,8 @@ Flipped labels cost as much as a context that is shorter by the factor :math:`(1
 The formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410.01774).
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from iclimit.asymptotics.checks import checked, flattened, require_whole

@@ -68,6 +68,8 @@ The formulas are derived here; constant gates are those of RetNet (Sun et al., a
    \kappa_2: (1 + r²)/(1 − r²), r being the correlation of neighbouring tokens
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

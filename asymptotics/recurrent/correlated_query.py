@@ -71,6 +71,8 @@ correlations change in-context learning", 2026); the rest is derived here.
    \langle\ \rangle: mean over the eigenvalues c; of two matrices their inner product
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from iclimit.asymptotics.checks import checked

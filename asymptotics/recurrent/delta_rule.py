@@ -63,6 +63,8 @@ The formulas are derived here.
    W: Lambert's function
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -75,6 +75,8 @@ useless, and the last steps are large.
    \langle\ \rangle: sum over coordinates
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -28,6 +28,8 @@ equal ages, so the double integral uses :math:`J' = -\vartheta J + f`, whose sol
 are derived here; the Mesa layer is that of von Oswald et al. (arXiv:2506.05233).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cache
 

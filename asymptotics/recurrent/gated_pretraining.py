@@ -35,6 +35,8 @@ nobody divides by the length of the test.  With ``running_sum`` it is
 The formulas are derived here.
 """
 
+from __future__ import annotations
+
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import error_parts, errors_of, solve_fixed_point

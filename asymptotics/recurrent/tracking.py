@@ -32,6 +32,8 @@ Hatamizadeh (arXiv:2412.06464).
    \beta: step of the delta rule
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from iclimit.asymptotics.checks import checked

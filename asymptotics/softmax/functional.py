@@ -22,6 +22,8 @@ equation on the nodes of a quadrature of the input law (Nystroem's method).
    - N \operatorname{tr}\bigl[M G M (1 + (N - 1) G M)^{-1} S\bigr] .
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

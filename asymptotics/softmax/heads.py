@@ -28,6 +28,8 @@ them serves the whole search; the loss of the temperature found is then computed
    e: 2.718...
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -35,6 +35,8 @@ the share of s in the span of their kernels: any two different small temperature
    E: mean over scores
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Sequence

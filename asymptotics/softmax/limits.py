@@ -32,6 +32,8 @@ times :math:`e^{t^2}/t^2`, which is least, e, at t = 1.  With
    b: square of the inverse temperature
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -25,6 +25,8 @@ multisets of nodes, as the order of the coordinates does not matter.  The law of
 rule: coordinates are added one by one, and each sum is reduced to few nodes by the Lanczos method.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from dataclasses import dataclass

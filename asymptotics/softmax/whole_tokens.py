@@ -23,6 +23,8 @@ steps whatever the resolution.  A conditional expectation is a mean over bins of
 one random key: the amplitude is tied to the phase, :math:`a = 0.1 + 0.4\,\phi/\pi`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

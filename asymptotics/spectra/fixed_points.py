@@ -17,6 +17,8 @@ for a population with the spectral measure :math:`\nu`.  In the upper half plane
 there is unique.  For :math:`z < 0`, :math:`y = -\omega > 0` solves a convex equation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

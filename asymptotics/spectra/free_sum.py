@@ -14,6 +14,8 @@ is infinite.  A point of the real line outside the support of the sum is :math:`
 F_2^{-1}(F) - F` on a pair of branches, where z increases with F.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise

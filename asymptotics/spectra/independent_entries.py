@@ -13,6 +13,8 @@ The walks are enumerated, 28,000 of them for k = 7 and 280,000 for k = 8.
 Derived in this module; Gaussian entries give the moments of `Wishart`, which a test compares.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction

@@ -10,6 +10,8 @@ needed grows as the logarithm of its distance (Johnston and Elliott, Int. J. Num
 support.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import lru_cache

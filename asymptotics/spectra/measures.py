@@ -1,5 +1,7 @@
 """Spectral measures with a density, and spectra as typed on a command line."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any

@@ -10,6 +10,8 @@ partial fractions over all of them,
 `iclimit.asymptotics.spectra.measure` has affine maps, which also take an unbounded support.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise

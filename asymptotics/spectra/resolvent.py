@@ -28,6 +28,8 @@ The derivatives follow by implicit differentiation of the quadratic equation.
    \hat C: covariance of the k tasks
 """
 
+from __future__ import annotations
+
 from iclimit.asymptotics.checks import check_derivative, checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 

@@ -21,6 +21,8 @@ its ends, where :math:`\Phi' = 0`, are the edges.
 For :math:`z < 0`, :math:`y = -\omega > 0` solves a convex equation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property
 

@@ -26,6 +26,8 @@ with the arm :math:`a_s` and the leg :math:`l_s` of a box: a sum of order :math:
 Multivariate Statistical Theory, Theorem 7.2.7).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache

@@ -40,6 +40,8 @@ with the regularised incomplete gamma function P.  The same recursion is behind 
 Multivariate Anal. 129 (2014) 69.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 
