@@ -343,24 +343,29 @@ def _learners(contour: Branch, at: Setting) -> Learners:
         xis.append(xi[0])
     xi = np.array(xis)
     ridge = RidgePoint.of(xi, xi / contour.z, contour.z / xi, at)
+    scattered = replace(at, start_variance=np.ones(1))
+    started = RidgePoint.of(xi, xi / contour.z, contour.z / xi, scattered)
     label = 1 + float(at.rho[0])
     known = 1 - (at.q + xi) * ridge.u
-    upper = {part.name: getattr(ridge, part.name) for part in fields(RidgePoint)}
-    both = {name: np.concatenate([value, value.conj()]) for name, value in upper.items()}
-    first = RidgePoint(**{name: value[:, None] for name, value in upper.items()})
-    second = RidgePoint(**both)
-    between = errors_between(first, second, at)
-    started = errors_between(first, second, replace(at, start_variance=np.ones(1)))
+    between = _between(ridge, at)
+    from_start = _between(started, at)
     return Learners(
         contour=contour,
         labels=(label,) * 3,
         linear=(ridge.u, known, label - ridge.share * (label - known)),
         between=between,
-        kernel=ridge.kept * ridge.M,
+        kernel=started.forgotten,
         starts=[
-            with_start - without for with_start, without in zip(started, between, strict=True)
+            with_start - without for with_start, without in zip(from_start, between, strict=True)
         ],
     )
+
+
+def _between(ridge: RidgePoint, at: Setting) -> tuple[np.ndarray, ...]:
+    """Errors between ridges on the upper half of a contour and those on all of it."""
+    first = RidgePoint(**{name: value[:, None] for name, value in vars(ridge).items()})
+    both = {name: np.concatenate([value, value.conj()]) for name, value in vars(ridge).items()}
+    return errors_between(first, RidgePoint(**both), at)
 
 
 def _followed(

@@ -83,11 +83,19 @@ PARABOLA = math.pi * NODES / 12
 # Most steps of Newton's method from one node to the next; 5 were the most at 4000 random points.
 MOST_NEWTON_STEPS = 20
 
+# Most of them for all nodes at once, from a guess; of 20000 points with times from 1e-5 to 1e8 and
+# ratios from 0.01 to 1000 all but 1 % need no more, and of those with ratios from 0.1 to 10 all.
+MOST_NEWTON_STEPS_AT_ONCE = 8
+
 # A smaller step of log xi ends it: its convergence is quadratic.
 CLOSE = 1e-7
 
 # Points that are evaluated together: with the pairs of nodes they fill the cache of a core.
 BLOCK = 256
+
+# Pairs of nodes that are evaluated together: their arrays stay below the 128 kB from which each
+# array is fresh memory of the system, which took three quarters of the time.
+PAIRS = 6144
 
 # Times among which the best one is looked for: their logarithms.
 _TIMES = np.linspace(math.log(1e-5), math.log(1e8), 131)
@@ -158,7 +166,7 @@ def training_errors(
     -----
     Test errors above 1e-6 are within 1e-8 relative for times from 1e-4 to 1e6, over the ranges of
     `icl_error`, and 99 of 100 points within 1e-9; smaller errors, and training losses relative to
-    1 + rho, within 1e-8.  A point takes 5 ms, and each of many together 0.1 ms.
+    1 + rho, within 1e-8.  A point takes 1 ms, and each of many together 0.06 ms.
 
     References
     ----------
@@ -181,9 +189,6 @@ def training_errors(
         ridge=ridge,
         start_variance=start_variance,
     )
-    endless = math_.all_of(math_.isinf(values.time), math_.isinf(values.alpha))
-    if bool(math_.host(endless).any()):
-        raise ValueError("alpha must be finite where time is inf, got inf")
     with math_.quiet():
         return TrainingErrors(*map(math_.finish, _errors(math_, values)))
 
@@ -231,7 +236,7 @@ def optimal_stopping(
 
     Notes
     -----
-    The least of 131 times from 1e-5 to 1e8 is refined.  A setting takes 0.1 s, each further one
+    The least of 131 times from 1e-5 to 1e8 is refined.  A setting takes 0.2 s, each further one
     of an array 10 ms.
 
     Examples
@@ -311,6 +316,10 @@ class Setting:
     start_variance: Value
     q: Value
 
+    def at(self, chosen: Value) -> Setting:
+        """Setting of the chosen points, a mask."""
+        return Setting(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
     def resolvent(self, xi: Value) -> Value:
         """Wishart resolvent at q + xi, off its spectrum, as `resolvent` has it for real ones."""
         nu = self.q + xi
@@ -350,9 +359,11 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
     flat = [xp.reshape(array, (-1,)) for array in arrays]
     time = flat[0]
     at = Setting(*flat[1:])
-    start = 1 + at.rho + at.start_variance * (1 + at.q)
     running = math_.all_of(time > 0, time < math_.inf)
     during = _integrated(math_, math_.where(running, lambda: time, lambda: 1), at)
+    if bool(xp.all(running)):
+        return tuple(xp.reshape(integral, arrays[0].shape) for integral in during)
+    start = 1 + at.rho + at.start_variance * (1 + at.q)
     final = _at_end(math_, at)
 
     def at_its_time(integral: Value, last: Value) -> Value:
@@ -364,44 +375,86 @@ def _errors_of_block(math_: ArrayMath, *numbers: Value) -> tuple[Value, ...]:
 
 @dataclass(frozen=True)
 class RidgePoint:
-    r"""Resolvent at an effective ridge, real or complex, in the symbols of the module.
+    r"""What errors between an effective ridge, real or complex, and others are made of.
 
-    ``kept`` is a, which the start is multiplied by, and ``share`` :math:`(\lambda + z)/\xi`, by
-    which residuals of training are smaller than those of new prompts.
+    In the symbols of the module: ``missed`` is 1 - u and ``misfit`` the same over w; ``features``
+    is :math:`\sqrt q M`; ``kept`` and ``forgotten`` are :math:`\sigma_0 a u` and
+    :math:`\sigma_0 a M`; ``noise`` is :math:`\frac q2(1 + \frac1\kappa) - \frac{qu}\kappa`;
+    ``overlap`` is :math:`\xi M/\sqrt\tau` and ``left`` is
+    :math:`\frac12(1 - \frac1\tau) + \frac{\xi M}\tau`.  ``share`` is
+    :math:`(\lambda + z)/\xi`, by which residuals of training are smaller than those of new
+    prompts.
     """
 
-    xi: Value
-    M: Value
-    w: Value
     u: Value
+    missed: Value
+    misfit: Value
+    features: Value
     kept: Value
+    forgotten: Value
+    noise: Value
+    overlap: Value
+    left: Value
     share: Value
 
     @classmethod
     def of(cls, xi: Value, kept: Value, share: Value, at: Setting) -> RidgePoint:
-        """With the resolvent there."""
+        """At the effective ridge xi, where the start is multiplied by ``kept``."""
+        xp = array_namespace(xi)
         M = at.resolvent(xi)
         w = 1 + M / at.kappa
-        return cls(xi, M, w, M / w, kept, share)
+        u = M / w
+        started = xp.sqrt(at.start_variance) * kept
+        return cls(
+            u=u,
+            missed=1 - u,
+            misfit=(1 - u) / w,
+            features=xp.sqrt(at.q) * M,
+            kept=started * u,
+            forgotten=started * M,
+            noise=at.q * ((1 + 1 / at.kappa) / 2 - u / at.kappa),
+            overlap=xi * M / xp.sqrt(at.tau),
+            left=at.left / 2 + xi * M / at.tau,
+            share=share,
+        )
 
 
 def errors_between(first: RidgePoint, second: RidgePoint, at: Setting) -> tuple[Value, ...]:
-    """ICL, IDG and training error between two ridges (module docstring)."""
-    p = first.u * second.u / at.kappa
-    P = first.M * second.M / (1 - p)
-    once = first.u * second.u / (1 - p)
-    K = once * (1 + (1 - first.u - second.u) / at.kappa)
-    Q = once + at.q * P
-    missed = (1 - first.u) * (1 - second.u) / (1 - p)
-    start = at.start_variance * first.kept * second.kept
+    """ICL, IDG and training error between two ridges (module docstring).
+
+    What only depends on one of them is in their fields: there are many more pairs.  Sums are
+    taken in place, to use less memory.
+    """
+    once = first.u * second.u
+    inverse = 1 / (1 - once * (1 / at.kappa))
+    started = first.forgotten * second.forgotten
+    noise = first.noise + second.noise
+    noise *= once
+    idg = first.misfit * second.misfit
+    idg += noise
+    idg += first.kept * second.kept
+    idg += at.q * started
+    idg *= inverse
+    idg += at.rho
     # 1 minus the overlap of the features, in terms that stay accurate near the threshold.
-    lost = first.xi * first.M + second.xi * second.M - first.xi * second.xi * P
-    denominator = at.left + lost / at.tau
-    misfit = at.rho + missed / (first.w * second.w) + at.q * K
-    idg = (misfit + start * Q) / denominator
-    noise = (1 + at.q) * (start * P + Q / at.tau * idg)
-    icl = at.rho + missed + at.q * K + noise
-    return icl, idg, first.share * second.share * idg
+    overlap = first.overlap * second.overlap
+    overlap *= inverse
+    denominator = first.left + second.left
+    denominator -= overlap
+    idg /= denominator
+    icl = first.features * second.features
+    icl += once
+    icl *= (1 + at.q) / at.tau
+    icl *= idg
+    icl += noise
+    icl += first.missed * second.missed
+    started *= 1 + at.q
+    icl += started
+    icl *= inverse
+    icl += at.rho
+    training = first.share * second.share
+    training *= idg
+    return icl, idg, training
 
 
 def _at_end(math_: ArrayMath, at: Setting) -> tuple[Value, ...]:
@@ -419,25 +472,26 @@ def _integrated(math_: ArrayMath, time: Value, at: Setting) -> tuple[Value, ...]
     """Double integrals over the parabola, for finite positive times."""
     xp = array_namespace(time)
     nodes, weights = parabola()
-    ridges: list[RidgePoint] = []
-    xi = xp.astype(real_start(math_, PARABOLA / time, at), xp.complex128)
-    for node in nodes:
-        z = complex(node) / xp.astype(time, xp.complex128)
-        decayed = z + at.ridge
-        # log xi is extrapolated from the last nodes.
-        guess = xi if len(ridges) < 2 else xi**2 / ridges[-2].xi
-        xi = followed_ridge(guess, decayed, at)
-        ridges.append(RidgePoint.of(xi, xi * z / decayed, decayed / xi, at))
-    names = [part.name for part in fields(RidgePoint)]
-    upper = {name: xp.stack([getattr(ridge, name) for ridge in ridges]) for name in names}
-    both = {name: xp.concat([part, xp.conj(part)]) for name, part in upper.items()}
-    first = RidgePoint(**{name: part[:, None, :] for name, part in upper.items()})
+    z = xp.asarray(nodes[:, None]) / time
+    decayed = z + at.ridge
+    xi = effective_ridges(math_, z, PARABOLA / time, at)
+    upper = vars(RidgePoint.of(xi, xi * z / decayed, decayed / xi, at))
+    second = RidgePoint(**{name: xp.concat([part, xp.conj(part)]) for name, part in upper.items()})
     # The integrals are real: the other half of the first contour doubles the real part.
-    pairs = xp.asarray(2 * np.outer(weights, np.concatenate([weights, weights.conj()])))
-    errors = errors_between(first, RidgePoint(**both), at)
-    sums = [xp.sum(xp.real(pairs[:, :, None] * error), axis=(0, 1)) for error in errors]
+    pairs = 2 * np.outer(weights, np.concatenate([weights, weights.conj()]))
+    together = max(1, PAIRS // (2 * NODES * time.shape[0]))
+    parts = []
+    for start in range(0, NODES, together):
+        rows = slice(start, min(start + together, NODES))
+        first = RidgePoint(**{name: part[rows, None, :] for name, part in upper.items()})
+        row = xp.asarray(np.reshape(pairs[rows], (1, -1)))
+        between = errors_between(first, second, at)
+        sums = [xp.matmul(row, xp.reshape(error, (row.shape[1], -1))) for error in between]
+        parts.append(xp.real(xp.stack(sums)[:, 0, :]))
+    total = sum(parts[1:], parts[0])
     # Rounding must not make a training loss negative that has fallen to nothing.
-    return sums[0], sums[1], math_.where(sums[2] > 0, lambda: sums[2], lambda: 0)
+    training = total[2, :]
+    return total[0, :], total[1, :], math_.where(training > 0, lambda: training, lambda: 0)
 
 
 def parabola() -> tuple[np.ndarray, np.ndarray]:
@@ -461,11 +515,55 @@ def _newton(xi: Value, z: Value, at: Setting) -> Value:
     return -residual / (z / xi + xi * (M - xi * slope) / at.tau)
 
 
+def effective_ridges(math_: ArrayMath, z: Value, real: Value, at: Setting) -> Value:
+    """Effective ridges at the complex ridges z (nodes, points) plus the weight decay.
+
+    The imaginary parts of z are positive, and those of the effective ridges are, too: nothing else
+    that solves the equation has a positive one (Silverstein and Choi, J. Multivariate Anal. 54,
+    295 (1995)), so that all nodes may start from a guess.  Where it does not lead there, they are
+    followed from the real ridge.
+    """
+    xp = array_namespace(z)
+    decayed = z + at.ridge
+    xi = _guess(decayed, at)
+    for _ in range(MOST_NEWTON_STEPS_AT_ONCE):
+        move = _newton(xi, decayed, at)
+        xi = xi * xp.exp(move)
+        close = xp.abs(move) < CLOSE
+        if bool(xp.all(close)):
+            break
+    lost = xp.logical_not(xp.all(xp.logical_and(close, xp.imag(xi) > 0), axis=0))
+    if not bool(xp.any(lost)):
+        return xi
+    chosen = at.at(lost)
+    point = xp.astype(real_start(math_, real[lost], chosen), xp.complex128)
+    before = point
+    for node in range(z.shape[0]):
+        # log xi is extrapolated from the last nodes.
+        guess = point**2 / before
+        before = point
+        point = followed_ridge(guess, decayed[node, :][lost], chosen)
+        row = xi[node, :]
+        row[lost] = point
+    return xi
+
+
+def _guess(z: Value, at: Setting) -> Value:
+    """Effective ridge of features whose covariance has one eigenvalue, their mean square."""
+    xp = array_namespace(z)
+    r = 1 + at.q
+    linear = z - r * at.left
+    root = xp.sqrt(linear**2 + 4 * r * z)
+    aligned = xp.real(linear * xp.conj(root)) >= 0
+    large = xp.where(aligned, linear + root, linear - root) / 2
+    return xp.where(xp.imag(large) > 0, large, -r * z / large)
+
+
 def real_start(math_: ArrayMath, z: Value, at: Setting) -> Value:
     """Effective ridge at the real point of the parabola, z plus the weight decay."""
     host = numpy_namespace({})
     ridge = math_.host(z + at.ridge)
-    setting = {name: math_.host(value) for name, value in vars(at).items()}
+    setting = {part.name: math_.host(getattr(at, part.name)) for part in fields(at)}
     tau = setting["tau"]
     q = setting["q"]
 
