@@ -48,8 +48,8 @@ At :math:`z_1 = z_2 \to 0` these are the errors of ridge regression.
 
 **Integrals.**  On the parabola :math:`z = \frac{\pi N}{24 t}(1 + iv)^2` the trapezoidal rule of N
 nodes in :math:`|v| < 3` converges as :math:`2.85^{-N}` (Weideman and Trefethen, Math. Comp. 76,
-1341 (2007)), for every time and spectrum.  The effective ridge follows the parabola from its real
-point, by Newton's method from node to node.
+1341 (2007)), for every time and spectrum.  The effective ridges of all nodes are found at once by
+Newton's method; where this fails they are followed along the parabola from its real point.
 
 .. page: pretraining/training-time: When should pretraining stop?
 """

@@ -12,7 +12,7 @@ steps, so that as many directions are enough.  Its values are powers of the matr
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -41,7 +41,7 @@ MOST_STEPS = 2500
 # Directions between looks at the result, which cost little but not nothing.
 LOOK = 8
 
-# Function of the eigenvalues of S plus the ridge.
+# Function of the eigenvalues of S plus the ridge, or several, (functions, eigenvalues).
 Moves = Callable[[np.ndarray], np.ndarray]
 
 # Length of a new direction, relative to the largest eigenvalue, from which on it is rounding.
@@ -107,6 +107,35 @@ def follow_flow(
     if time == 0:
         return RidgeSolution(start, "flow", 0, 0.0)
     return _followed(blocks, y, start, ridge, partial(_flowed, time), f"time {time:g}")
+
+
+def flow_at_times(
+    x: Array, h: Array, y: Array, start: Array, times: Sequence[float], ridge: float
+) -> Array:
+    """Gamma at several times of one gradient flow, (times, d, d + 1).
+
+    Arrays as of `follow_flow`; times are positive and finite, and the longest one sets the costs.
+
+    Raises
+    ------
+    ArithmeticError
+        If a time is too long for the largest number of directions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.pretraining.flow import flow_at_times, follow_flow
+    >>> rng = np.random.default_rng(0)
+    >>> x, h, y = rng.standard_normal((50, 4)), rng.standard_normal((50, 5)), np.ones(50)
+    >>> gammas = flow_at_times(x, h, y, np.zeros((4, 5)), [0.1, 2.0], 0.0)
+    >>> bool(np.allclose(gammas[1], follow_flow(x, h, y, np.zeros((4, 5)), 2.0, 0.0).gamma))
+    True
+    """
+
+    def moves(decay: np.ndarray) -> np.ndarray:
+        return np.stack([_flowed(time, decay) for time in times])
+
+    return _followed(row_pairs(x, h), y, start, ridge, moves, f"time {max(times):g}").gamma
 
 
 def follow_descent(x: Array, h: Array, y: Array, start: Array, training: Descent) -> RidgeSolution:
@@ -188,9 +217,11 @@ def _moved(
         last = norm <= NOTHING * max(diagonal) or len(basis) >= min(most, new.shape[0])
         if last or len(basis) % LOOK == 0:
             weights = _weights(diagonal, beside, moves)
-            residual = float(np.max(np.abs(weights[-2:])) / np.linalg.norm(weights))
+            ends = np.max(np.abs(weights[-2:]), axis=0)
+            residual = float(np.max(ends / np.linalg.norm(weights, axis=0)))
             if last or residual < TOLERANCE:
-                gamma = xp.reshape(xp.asarray(weights) @ stacked, first.shape)
+                gamma = xp.asarray(weights.T) @ stacked
+                gamma = xp.reshape(gamma, (*weights.shape[1:], *first.shape))
                 return RidgeSolution(gamma, "flow", len(basis), 0.0 if last else residual)
         beside.append(norm)
         basis.append(xp.reshape(new / norm, first.shape))
@@ -198,9 +229,9 @@ def _moved(
 
 
 def _weights(diagonal: list[float], beside: list[float], moves: Moves) -> np.ndarray:
-    """What each direction of the basis has moved by, per length of the first."""
+    """What each direction of the basis (first axis) has moved by, per length of the first."""
     values, vectors = eigh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
-    return np.asarray(vectors @ (vectors[0] * moves(np.maximum(values, 0.0))))
+    return np.asarray(vectors @ (vectors[0] * moves(np.maximum(values, 0.0))).T)
 
 
 def _flowed(time: float, decay: np.ndarray) -> np.ndarray:

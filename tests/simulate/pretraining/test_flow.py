@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 import iclimit
 from iclimit import Descent, Experiment, Flow, Problem, Ridge
-from iclimit.simulate.pretraining.flow import follow_descent, follow_flow
+from iclimit.simulate.pretraining.flow import flow_at_times, follow_descent, follow_flow
 
 # Relative error that the search of directions leaves.
 ACCURACY = 1e-6
@@ -43,6 +43,15 @@ def test_flow_is_the_exponential(prompts, ridge, time):
     expected = integrated(x, h, y, start, time, ridge)
     np.testing.assert_allclose(found.gamma, expected, atol=ACCURACY * np.max(np.abs(expected)))
     assert found.iterations <= min(prompts, 20) + 1
+
+
+def test_several_times_of_a_flow_are_the_exponentials():
+    x, h, y = drawn(20)
+    start = np.random.default_rng(0).standard_normal((4, 5))
+    times = [0.01, 1.0, 40.0]
+    for time, gamma in zip(times, flow_at_times(x, h, y, start, times, 0.2), strict=True):
+        expected = integrated(x, h, y, start, time, 0.2)
+        np.testing.assert_allclose(gamma, expected, atol=ACCURACY * np.max(np.abs(expected)))
 
 
 def test_end_keeps_of_the_start_what_prompts_do_not_see():
