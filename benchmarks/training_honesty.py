@@ -151,12 +151,17 @@ def main() -> None:
         for training in ("flow", "descent"):
             rows.append(compare(number, training, options.seed))
             print(rows[-1], flush=True)
+    write(rows, options.seed)
+
+
+def write(rows: list[dict[str, Any]], seed: int) -> None:
+    """Write the comparison, and write and print its summary."""
     with OUTPUT.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, ["seed", *rows[0]], lineterminator="\n")
         table.writeheader()
         for row in rows:
             numbers = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
-            table.writerow({"seed": options.seed} | numbers)
+            table.writerow({"seed": seed} | numbers)
     lines = judged(rows)
     OUTPUT.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(*lines, sep="\n")
