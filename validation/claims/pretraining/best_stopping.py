@@ -33,8 +33,9 @@ SETTINGS: tuple[dict[str, float], ...] = (
 # theory it finds times to 0.2 %.
 TIMES = np.geomspace(0.06, 6, 19)
 AROUND = 3
-# Runs by dimension.  What is left out of order 1/d^2 moves the limit of the sizes at quick by up to
-# 2.7 % of a time and 0.5 % of an error, below their standard errors; more runs need larger ones.
+# Runs by dimension.  Terms of order 1/d^2, which the extrapolation leaves out, move its limit at
+# quick by up to 2.7 % of a time and 0.5 % of an error, less than its standard errors; more runs
+# need larger sizes.
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {6: 12, 8: 12, 12: 12},
     "quick": {16: 40, 24: 36, 32: 30},
