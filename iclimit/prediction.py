@@ -53,6 +53,12 @@ class Prediction(Errors):
 
     def __getitem__(self, name: str) -> Estimate:
         """Mean of a named error over the task sets."""
+        if name == "training" and name not in self.names:
+            raise ValueError(
+                "training losses have no prediction at finite size, where prompts of small "
+                "features are learnt late: iclimit.sample measures them, and "
+                "iclimit.pretraining.training_errors has their limit"
+            )
         check_choice("name", name, self.names)
         errors = np.ascontiguousarray(self.over_tasks[:, self.names.index(name)])
         if len(errors) > 1 and np.all(np.isfinite(errors)):

@@ -164,6 +164,17 @@ def test_steps_that_are_too_long_or_remember_too_much_are_named():
         iclimit.predict(run.with_(training=Descent(5, 0.1)), rng=0, spread=True)
 
 
+def test_training_losses_are_refused_since_runs_of_few_prompts_are_far_above_their_limit():
+    point = Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1, time=1.0)
+    run = point.at(dim=8)
+    with pytest.raises(ValueError, match="training losses have no prediction at finite size"):
+        iclimit.predict(run, rng=0, draws=2)["training"]
+    found = iclimit.sample(run, rng=0, repeats=40)["training"]
+    limit = training_errors(**point.limit).training
+    # By a factor of 2.2; at d = 16 it is 1.7.
+    assert found.mean - 4 * found.standard_error > 1.2 * limit
+
+
 def test_what_is_not_known_is_named():
     run = Point(**POINT, time=1.0).at(dim=8)
     with pytest.raises(ValueError, match="spread must be False for Flow"):
