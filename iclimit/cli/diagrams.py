@@ -46,6 +46,10 @@ COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "th
 
 SPECTRA = ("task_spectrum", "test_spectrum", "input_spectrum")
 
+# Arguments of all verbs of quantities, and of those that draw them.
+COMPUTED = ("quantity", *SPECTRA, "normalize")
+DRAWN = (*COMPUTED, "link")
+
 STRUCTURED_DATA = """\
 SPEC is isotropic; powerlaw:0.9, exponential:3 or mp:0.5, each of mean 1;
 powerlaw:1.2,400, the eigenvalues k^-1.2 for k = 1, ..., 400; uniform:0.5,1.5;
@@ -60,13 +64,13 @@ input spectrum hours.
 """
 
 
-def add_quantity(parser: OneLineParser, *, ends: bool = False) -> None:
+def add_quantity(parser: OneLineParser, *, ends: bool = False, links: bool = False) -> None:
     """Add the quantity, its parameters and spectra.
 
     The parameters are those of the quantity that is among the words of the command line.  With
-    ``ends`` a range may be its two ends.
+    ``ends`` a range may be its two ends; with ``links`` there is a flag for the link of labels.
     """
-    from iclimit.diagrams.quantities import QUANTITIES, TESTS
+    from iclimit.diagrams.quantities import LABELS, QUANTITIES, TESTS
 
     text = (
         "what to compute: iclimit phase --list has all names, and --help behind a name shows the "
@@ -75,11 +79,15 @@ def add_quantity(parser: OneLineParser, *, ends: bool = False) -> None:
     parser.add_argument("quantity", metavar="QUANTITY", help=text)
     quantity = next((QUANTITIES[word] for word in parser.words if word in QUANTITIES), None)
     names = [*quantity.all_parameters, *(TESTS if quantity.part else ())] if quantity else COMMON
+    if links and quantity and quantity.usual_link:
+        names = [*names, *LABELS]
     for name in dict.fromkeys(names):
         add_flag(parser, name, type=parse_range_of(name, ends=ends), metavar="VALUES")
     parser.set_defaults(parameters=tuple(dict.fromkeys(names)))
     if quantity:
         parser.owners_of = partial(_other_quantities, quantity.name)
+    if links:
+        add_flag(parser, "link")
     spectra = add_spectra(parser)
     text = "divide each spectrum by its mean"
     spectra.add_argument("--normalize", action="store_true", help=text)
@@ -100,10 +108,10 @@ def add_simulation(parser: OneLineParser, points: str) -> None:
     """Add what says how to simulate points of a quantity."""
     group = parser.add_argument_group("simulated points")
     text = (
-        "simulate points of icl_error, idg_error, task_gap, icl_error_at_time or "
-        "idg_error_at_time. OPTIONS are dim=80, or several dimensions dim=16:24:32 (three or "
-        "more are extrapolated to infinite dimension), and "
-        f"after commas {points} and repeats=10"
+        "simulate points of icl_error, idg_error, task_gap, icl_error_at_time, "
+        "idg_error_at_time, pretrained_accuracy or pretrained_idg_accuracy. OPTIONS are dim=80, "
+        "or several dimensions dim=16:24:32 (three or more are extrapolated to infinite "
+        f"dimension), and after commas {points} and repeats=10"
     )
     group.add_argument("--simulate", type=parse_simulation, metavar="OPTIONS", help=text)
     add_flag(group, "target_standard_error", text="repeat until standard errors are this small")
@@ -159,7 +167,7 @@ def diagram_options(
         raise ValueError(f"--{min(simulation).replace('_', '-')} needs --simulate")
     return {
         **execution(options),
-        **{name: getattr(options, name) for name in ("quantity", *SPECTRA, "normalize")},
+        **{name: getattr(options, name) for name in DRAWN},
         "simulation": simulation or None,
         "announce": partial(_announce, dry_run=options.dry_run),
         **given,
@@ -174,7 +182,7 @@ def _announce(plan: Plan, *, dry_run: bool) -> None:
 
 
 def _curve_flags(parser: OneLineParser) -> None:
-    add_quantity(parser)
+    add_quantity(parser, links=True)
     add_simulation(parser, "points=12 (along each curve; or where, as points=0.5:1.5)")
     text = "show how much one run of this dimension scatters, as a band around each curve"
     parser.add_argument("--band", type=parse_positive, metavar="D", help=text)
@@ -250,6 +258,10 @@ def curve(options: argparse.Namespace) -> int:
           --simulate dim=40,repeats=10 -o gap.pdf
       iclimit curve icl_error --alpha 0.5:8:60:log --tau 2 --kappa 1 --rho 0.1 --ridge 0.1 \
           --band 24 -o band.png
+      iclimit curve icl_error --tau 0.2:20:60:log --alpha 2 --kappa inf --rho 0 --ridge 0.1 \
+          --link sign --flips 0,0.1 --simulate dim=16 -o classes.png
+      iclimit curve pretrained_accuracy --alpha 0.3:30:60:log --tau 4 --kappa 2 --ridge 1 \
+          --flips 0,0.1,0.25 --simulate dim=16 -o accuracy.png
       iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
       iclimit curve constant_rate_loss --ratio 0.1:10:100:log --rate 0.5 --steps 1,5,20
       iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \
@@ -275,7 +287,7 @@ def _phase_flags(parser: OneLineParser) -> None:
         parser.add_argument(
             f"--{axis}", type=parse_setting, required=True, metavar="NAME=RANGE", help=text
         )
-    add_quantity(parser)
+    add_quantity(parser, links=True)
     add_simulation(parser, "points=6, or 6x5 along the two axes,")
     text = (
         "add simulated points N times, within the rectangles that a boundary crosses or over "
@@ -379,7 +391,7 @@ def sensitivity(options: argparse.Namespace) -> None:
     """
     from iclimit.diagrams.sensitivities import sensitivity as compute
 
-    names = ("quantity", *SPECTRA, "normalize", "errors")
+    names = (*COMPUTED, "errors")
     given = {name: getattr(options, name) for name in names}
     output(options, compute(**given, at=parameters_of(options)))
 
@@ -415,7 +427,7 @@ def solve(options: argparse.Namespace) -> int:
     """
     from iclimit.diagrams.solutions import solve as compute
 
-    names = ("quantity", "equals", *SPECTRA, "normalize")
+    names = (*COMPUTED, "equals")
     given = {name: getattr(options, name) for name in names}
     result = compute(**given, at=parameters_of(options))
     output(options, result)
@@ -438,7 +450,7 @@ def _status(options: argparse.Namespace, simulated: bool) -> int:
 
 def print_quantities() -> None:
     """Print all quantities with the names of their parameters, and then what these mean."""
-    from iclimit.diagrams.quantities import QUANTITIES, TESTS
+    from iclimit.diagrams.quantities import LABELS, QUANTITIES, TESTS
 
     known: dict[str, Parameter] = {}
     for name, quantity in QUANTITIES.items():
@@ -447,6 +459,9 @@ def print_quantities() -> None:
         print(f"{name}: {quantity.meaning}\n    {' '.join([*quantity.parameters, *optional])}")
         if quantity.spectral:
             print("    --task-spectrum, --input-spectrum")
+        if quantity.usual_link:
+            more = "".join(f" [{name}]" for name in LABELS if name not in quantity.optional)
+            print(f"    --link, with this{more}" if more else "    --link")
         if quantity.part:
             more = "".join(f" [{name}]" for name in TESTS if name not in quantity.optional)
             with_more = f", with these{more}" if more else ""

@@ -183,6 +183,15 @@ def parse_share(text: str) -> float:
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
+@expects("be a link such as sign or sin:3, or two moments m1,m2")
+def parse_link_text(text: str) -> str | tuple[float, float]:
+    """Parse the name of a link, perhaps with a number, or two moments."""
+    if "," not in text:
+        return text
+    first, second = text.split(",")
+    return float(first), float(second)
+
+
 @expects("look like 90s, 10m, 1.5h or 30d")
 def parse_duration(text: str) -> float:
     """Parse 90, 90s, 10m, 1.5h, 2d or 4w to seconds."""

@@ -14,6 +14,8 @@ these columns:
 * ``label``: what is true on it, in the notation.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -22,11 +24,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import JointSpectrum, diversity_slope
+from iclimit.asymptotics.pretraining import JointSpectrum, diversity_slope, effective_labels
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.combinations import memorisation_width
 from iclimit.diagrams.quantities import find_function, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
+from iclimit.links import LinkLike
 from iclimit.notation import PARAMETERS, read_table
 
 # Fewest and most grid points along an axis for structured data.
@@ -125,13 +128,12 @@ def boundary_curves(
     y: tuple[str, np.ndarray],
     fixed: Mapping[str, float],
     structure: Structure | None = None,
+    link: LinkLike | None = None,
 ) -> dict[str, list[np.ndarray]]:
     """Curves of all boundaries of a quantity within a diagram, as {label: list of (n, 2)}."""
-    if structure is None:
-        boundaries = BOUNDARIES
-        points = POINTS
-    else:
-        boundaries = structured_boundaries(structure)
+    boundaries = _boundaries(structure, link)
+    points = POINTS
+    if structure is not None:
         joint = structure.joint
         numbers = joint.weight.size * np.unique(joint.inputs).size  # of a point
         points = int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
@@ -143,14 +145,51 @@ def boundary_curves(
     return {label: lines for label, lines in curves.items() if lines}
 
 
-def boundary_labels(quantity: str, structure: Structure | None = None) -> dict[str, str]:
+def boundary_labels(
+    quantity: str, structure: Structure | None = None, link: LinkLike | None = None
+) -> dict[str, str]:
     """Labels of all boundaries of a quantity by their names."""
-    boundaries = BOUNDARIES if structure is None else structured_boundaries(structure)
     return {
         name: boundary.label
-        for name, boundary in boundaries.items()
+        for name, boundary in _boundaries(structure, link).items()
         if quantity in boundary.quantities
     }
+
+
+def _boundaries(structure: Structure | None, link: LinkLike | None) -> Mapping[str, Boundary]:
+    """Boundaries for such data and labels, by name."""
+    if link is not None:
+        return linked_boundaries(link)
+    return BOUNDARIES if structure is None else structured_boundaries(structure)
+
+
+def linked_boundaries(link: LinkLike) -> dict[str, Boundary]:
+    """Boundaries that hold for labels by a link, by name: those of the effective labels.
+
+    The Bayes estimator of linear labels is none of others.
+    """
+    known = {name: row for name, row in BOUNDARIES.items() if name != "fixed_dmmse"}
+    label = r"$e_{\mathrm{ICL}} = E\,y^2$: that of predicting 0"
+    known["null"] = replace(known["null"], label=label)
+    return {name: _of_labels(boundary, link) for name, boundary in known.items()}
+
+
+def _of_labels(boundary: Boundary, link: LinkLike) -> Boundary:
+    """A boundary of linear labels at the noise and ridge that stand for other labels."""
+
+    def effective(p: Parameters) -> Parameters:
+        own = dict(p)
+        labels = effective_labels(link, p.get("rho", 0.0), flips=own.pop("flips", 0.0))
+        ridge = np.multiply(p.get("ridge", 0.0), labels.ridge_factor)
+        return own | {"rho": labels.rho, "ridge": ridge}
+
+    def signed(p: Parameters) -> Any:
+        return boundary.signed(effective(p))
+
+    width = boundary.width
+    if width is None:
+        return replace(boundary, signed=signed)
+    return replace(boundary, signed=signed, width=lambda p: width(effective(p)))
 
 
 def structured_boundaries(structure: Structure) -> dict[str, Boundary]:

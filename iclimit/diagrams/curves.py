@@ -97,7 +97,7 @@ class Curves(PointsTaker):
 
     def _row(self, source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
         """Row of a value; ``more`` are its standard error, dimension and number of repeats."""
-        head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
+        head = {"source": source, "quantity": self.quantity.name, **self.quantity.choices}
         place = {
             name: at[name]
             for name in self.quantity.all_parameters
@@ -113,7 +113,8 @@ class Curves(PointsTaker):
             at = run.parameters
             dim = at["dim"]
             estimate = run.estimate
-            yield self._row("finite_size", at, run.prediction.mean, None, dim)
+            if self.quantity.predicted:
+                yield self._row("finite_size", at, run.prediction.mean, None, dim)
             numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
             yield self._row("simulation", at, *numbers)
         if len(value.runs) >= LEAST_SIZES:
@@ -352,7 +353,9 @@ def _explain(ax: Axes, curves: Curves, marker: Any) -> None:
         return
     sizes = ", ".join(map(str, value.sizes))
     limit = {"limit": "-"} if len(curves.family) > 1 else {}
-    entries = limit | {f"prediction, $d = {value.sizes[-1]}$": "--"}
+    entries = limit
+    if curves.quantity.predicted:
+        entries = limit | {f"prediction, $d = {value.sizes[-1]}$": "--"}
     points = f"simulation, $d = {value.sizes[-1]}$"
     if len(value.sizes) >= LEAST_SIZES:
         entries = limit

@@ -26,7 +26,8 @@ def labelled_values(
     """Values of a quantity over its parameters as an `xarray.Dataset`.
 
     Simulated points have a dimension of their own; ``z`` is NaN where it is not defined.
-    Spectra of structured data are attributes as they were given, and variables over ``atom``.
+    Spectra of structured data are attributes as they were given, and variables over ``atom``;
+    the link of labels is an attribute.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def labelled_values(
         for name, column in columns.items():
             kind = int if name in ("dim", "repeats") else float
             variables[name] = (("point", "size")[: np.ndim(column)], np.array(column, dtype=kind))
-    setting = {"quantity": quantity.name, **quantity.spectra, **fixed}
+    setting = {"quantity": quantity.name, **quantity.choices, **fixed}
     setting["iclimit_version"] = iclimit.__version__
     return import_xarray().Dataset({**variables, **more}, coordinates, setting)
 

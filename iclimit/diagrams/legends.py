@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.drawing import Axes
+from iclimit.links import link_text
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -195,9 +196,10 @@ def broken(ax: Axes, lines: Iterable[str]) -> str:
 
 
 def setting_lines(quantity: Quantity, fixed: Mapping[str, float]) -> list[str]:
-    """Parameters of a picture that do not vary, and spectra of structured data."""
+    """Parameters of a picture that do not vary, and spectra of structured data or a link."""
     spectra = quantity.structure.title if quantity.structure else ""
-    return [line for line in (stated(quantity.all_parameters, fixed), spectra) if line]
+    link = "" if quantity.link is None else f"link {link_text(quantity.link)}"
+    return [line for line in (stated(quantity.all_parameters, fixed), spectra, link) if line]
 
 
 def stated(parameters: Mapping[str, Parameter], values: Mapping[str, float]) -> str:

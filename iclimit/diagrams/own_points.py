@@ -9,10 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.asymptotics.pretraining import predict
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import is_near
 from iclimit.drawing import Axes
+from iclimit.experiment import Experiment
 from iclimit.notation import RATIOS, did_you_mean, ratios_of
 from iclimit.results import PlainRows, Result
 from iclimit.validation.instruments.reading import Table, read_table
@@ -282,8 +283,10 @@ def _compared(
         setting: dict[str, Any] = {
             name: given[name] if math.isinf(given[name]) else int(given[name]) for name in SIZES
         }
-        setting |= {name: own[name] for name in ("rho", "ridge") if name in own}
-        predicted = finite_size_errors(**setting, draws=DRAWS, rng=0)
+        setting |= {name: own[name] for name in ("rho", "ridge", "flips") if name in own}
+        if quantity.link is not None:
+            setting["link"] = quantity.link
+        predicted = predict(Experiment.of(**setting), draws=DRAWS, rng=0)
         estimate = getattr(predicted, quantity.part)
         theory = float(estimate.mean)
         doubt = math.hypot(estimate.standard_error, predicted.uncertainty / 2 * theory)

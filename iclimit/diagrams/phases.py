@@ -79,11 +79,13 @@ class PhaseDiagram(PointsTaker):
         margins.
         """
         axes = (self.x, self.x_grid), (self.y, self.y_grid)
-        return boundary_curves(self.quantity.name, *axes, self.fixed, self.quantity.structure)
+        return boundary_curves(
+            self.quantity.name, *axes, self.fixed, self.quantity.structure, self.quantity.link
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """Values, and simulated points if there are any, as rows of a table in long form."""
-        head = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
+        head = {"quantity": self.quantity.name, **self.quantity.choices, **self.fixed}
         theory = [
             head | {self.x: x, self.y: y, self.quantity.column: value}
             for y, line in zip(self.y_grid.tolist(), self.values.tolist(), strict=True)
@@ -145,7 +147,7 @@ class PhaseDiagram(PointsTaker):
         """
         if isinstance(boundaries, bool):
             return self.boundaries if boundaries else {}
-        known = boundary_labels(self.quantity.name, self.quantity.structure)
+        known = boundary_labels(self.quantity.name, self.quantity.structure, self.quantity.link)
         for name in boundaries:
             check_choice("boundaries", name, known)
         own = boundaries if isinstance(boundaries, Mapping) else {}
@@ -214,7 +216,7 @@ class PhaseDiagram(PointsTaker):
     ) -> Axes:
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
         shown = self.shown_boundaries(boundaries)
-        rows = len(shown) + bool(self.simulated) + bool(self.quantity.structure)
+        rows = len(shown) + bool(self.simulated) + bool(self.quantity.choices)
         rows += self._own is not None
         compared = any(value.z is not None for value in self.simulated)
         beside = compared and show_z and not errors

@@ -4,13 +4,15 @@ They are the rows of the registry (`iclimit.registry`) that have a label, and an
 broadcasts.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.checks import check_choice
 from iclimit.diagrams import combinations
+from iclimit.links import LinkLike, link_text, stored_link
 from iclimit.notation import PARAMETERS, Parameter, did_you_mean
 from iclimit.registry import REGISTRY, Row
 
@@ -35,14 +38,21 @@ _NEAR = 1 + 1e-6
 # Other arguments of `curve` and `phase_diagram`, for hints.
 OPTIONS = (
     *("simulation", "band", "refine", "task_spectrum", "test_spectrum", "input_spectrum"),
-    *("normalize", "store", "jobs", "backend", "progress"),
+    *("normalize", "link", "store", "jobs", "backend", "progress"),
 )
 
 # Quantities that are errors of runs after a time of training, and which errors.
 TIMED = {"icl_error_at_time": "icl", "idg_error_at_time": "idg"}
 
+# Quantities that are accuracies of runs, of which no means at finite size are predicted, and what
+# these are called there.
+ACCURACIES = {"pretrained_accuracy": "accuracy", "pretrained_idg_accuracy": "idg_accuracy"}
+
 # Parameters that quantities of structured data take besides their own.
 TESTS = ("test_alpha", "test_rho")
+
+# Parameters that quantities of labels by a link take besides their own.
+LABELS = ("flips",)
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,10 @@ class Quantity:
         Parameters over which the function goes point by point, which takes time.
     structure : Structure, optional
         The data that the function is for; None: isotropic.
+    usual_link : str
+        Link of the labels where none is given; empty if the function takes none.
+    link : str, tuple or callable, optional
+        Link of the labels that the function is for; None: the usual one.
     """
 
     name: str
@@ -77,6 +91,8 @@ class Quantity:
     spectral: bool = False
     single: tuple[str, ...] = ()
     structure: Structure | None = None
+    usual_link: str = ""
+    link: Any = None
 
     def __repr__(self) -> str:
         return f"Quantity({self.name!r})"
@@ -97,19 +113,30 @@ class Quantity:
 
     @property
     def measured(self) -> str:
-        """Which error of a simulated run it is: icl, idg or gap; empty if none."""
-        part = TIMED.get(self.name, self.part)
-        return part if part in ("icl", "idg", "gap") else ""
+        """Which error or accuracy of a simulated run it is, such as icl; empty if none."""
+        part = (TIMED | ACCURACIES).get(self.name, self.part)
+        return part if part in ("icl", "idg", "gap", *ACCURACIES.values()) else ""
 
     @property
     def simulated(self) -> bool:
-        """Whether it is one of the errors of a simulation, or their gap."""
+        """Whether it is one of the errors or accuracies of a simulation, or a gap."""
         return bool(self.measured)
 
     @property
-    def spectra(self) -> dict[str, str]:
-        """Descriptions of the spectra of structured data."""
-        return self.structure.described if self.structure else {}
+    def predicted(self) -> bool:
+        """Whether its mean over runs of finite size is predicted."""
+        return self.simulated and self.name not in ACCURACIES
+
+    @property
+    def run_link(self) -> Any:
+        """Link of the labels of runs; None where they are linear without flips."""
+        return self.usual_link if self.link is None and self.name in ACCURACIES else self.link
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What it is for besides numbers: spectra of structured data, and the link of labels."""
+        spectra = self.structure.described if self.structure else {}
+        return spectra if self.link is None else {**spectra, "link": link_text(self.link)}
 
     def evaluate(self, parameters: Mapping[str, Any]) -> np.ndarray:
         """Values, broadcast over the parameters; large arrays in blocks, on all cores."""
@@ -180,6 +207,7 @@ def find_function(text: str) -> Callable[..., Any]:
         return function
     taken = inspect.signature(function).parameters
 
+    @wraps(function)
     def part_of_result(**parameters: Any) -> Any:
         known = {name: value for name, value in parameters.items() if name in taken}
         return getattr(function(**known), part)
@@ -239,8 +267,19 @@ def _quantity(row: Row) -> Quantity:
     spectral = row.structured == "spectrum"
     part = "" if spectral else row.structured
     function = find_function(row.function)
-    described = row.name, row.meaning, row.label, function, required, optional
-    return Quantity(*described, part, spectral, row.single)
+    link = inspect.signature(function).parameters.get("link")
+    return Quantity(
+        name=row.name,
+        meaning=row.meaning,
+        label=row.label,
+        function=function,
+        parameters=required,
+        optional=optional,
+        part=part,
+        spectral=spectral,
+        single=row.single,
+        usual_link=link.default if link else "",
+    )
 
 
 # Quantities of the registry by name.
@@ -306,10 +345,31 @@ def find_quantity(
     return replace(chosen, function=function, optional=optional, structure=structure)
 
 
+def with_link(quantity: Quantity, link: LinkLike) -> Quantity:
+    """Return the quantity for labels by a link, with a parameter for flips.
+
+    Raises
+    ------
+    ValueError
+        If the quantity takes no link, it is for structured data, or the link is none.
+    """
+    if not quantity.usual_link:
+        able = ", ".join(name for name, known in QUANTITIES.items() if known.usual_link)
+        raise ValueError(f"quantity must be one of {able} to take a link, got {quantity.name!r}")
+    if quantity.structure is not None:
+        raise ValueError(f"link must not be given with a spectrum, got {link_text(link)}")
+    own = stored_link(link)
+    optional = quantity.optional | {name: PARAMETERS[name] for name in LABELS}
+    return replace(
+        quantity, function=partial(quantity.function, link=own), optional=optional, link=own
+    )
+
+
 def get_quantity(
     quantity: str | Callable[..., Any],
     parameters: Mapping[str, Any],
     structure: Structure | None = None,
+    link: LinkLike | None = None,
 ) -> Quantity:
     """Look up a quantity and check that exactly its parameters are given.
 
@@ -320,10 +380,14 @@ def get_quantity(
         is missing or does not belong to the quantity.
     """
     chosen = find_quantity(quantity, structure, parameters)
+    if link is not None:
+        chosen = with_link(chosen, link)
     known = chosen.all_parameters
     for parameter in parameters:
         if parameter not in known:
             hint = " without a spectrum" if chosen.part and parameter in TESTS else ""
+            if chosen.usual_link and parameter in LABELS:
+                hint = " without a link"
             raise ValueError(
                 f"{chosen.name} takes {', '.join(known)}{hint}, "
                 f"got {parameter!r}{did_you_mean(parameter, [*known, *OPTIONS])}"

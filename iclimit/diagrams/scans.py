@@ -1,5 +1,7 @@
 """A quantity along one parameter or over two of them, with simulated points."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,6 +25,7 @@ from iclimit.diagrams.simulation import (
     predict_lines,
     simulate_values,
 )
+from iclimit.links import LinkLike
 from iclimit.notation import explaining
 from iclimit.runs.store import RunStore
 
@@ -45,6 +48,7 @@ def curve(
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
     normalize: bool = False,
+    link: LinkLike | None = None,
     band: int | None = None,
     simulation: Mapping[str, Any] | None = None,
     rng: int = 0,
@@ -70,12 +74,15 @@ def curve(
         (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
     normalize : bool
         Divide each spectrum by its mean.
+    link : str, (str, number), (number, number) or callable, optional
+        Labels that are a function of the linear ones, as in `effective_labels`, for icl_error,
+        idg_error, task_gap, accuracies and median_squared_error, which then take ``flips``.
     band : int, optional
         Dimension of runs: a band around each curve shows how much one run scatters (icl_error,
         idg_error and task_gap of isotropic data; the limit of the scatter, see `error_spread`).
     simulation : mapping, optional
-        Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
-        dimension or several of them, three or more being extrapolated; optionally ``repeats``
+        Simulate points of the curves (errors, also at a time, their gap, and accuracies): ``dim``,
+        the dimension or several of them, three or more being extrapolated; optionally ``repeats``
         (default 10), ``points`` per curve (default 12; some of them where it turns) or a list of
         places along it, ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as
         in `iclimit.diagrams.simulation.Simulation`.
@@ -114,7 +121,7 @@ def curve(
     ('tau', (2, 8))
     """
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
-    chosen = get_quantity(quantity, parameters, structure)
+    chosen = get_quantity(quantity, parameters, structure, link)
     values = {name: parse_axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)
     others = {name: list(dict.fromkeys(v.tolist())) for name, v in values.items() if name != x}
@@ -160,8 +167,9 @@ def curve(
 
 def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.ndarray:
     """Predicted standard deviation of one run at a dimension."""
-    if quantity.structure is not None or quantity.part not in ("icl", "idg", "gap"):
-        which = "icl_error, idg_error or task_gap of isotropic data"
+    plain = quantity.structure is None and quantity.link is None
+    if not plain or quantity.part not in ("icl", "idg", "gap"):
+        which = "icl_error, idg_error or task_gap of isotropic data and linear labels"
         raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
     check_integers(band=dim)
     spread = getattr(error_spread(**at), quantity.part)
@@ -230,6 +238,7 @@ def phase_diagram(
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
     normalize: bool = False,
+    link: LinkLike | None = None,
     simulation: Mapping[str, Any] | None = None,
     refine: int = 0,
     rng: int = 0,
@@ -258,11 +267,14 @@ def phase_diagram(
         A million points take minutes, with an input spectrum hours.
     normalize : bool
         Divide each spectrum by its mean.
+    link : str, (str, number), (number, number) or callable, optional
+        Labels that are a function of the linear ones, as in `effective_labels`, for icl_error,
+        idg_error, task_gap, accuracies and median_squared_error, which then take ``flips``.
     simulation : mapping, optional
-        Simulate points of the diagram (icl_error, idg_error and task_gap only): ``dim``, the
-        dimension or several of them, three or more being extrapolated; optionally ``points``, the
-        number along each axis or both numbers (default 6), ``repeats`` (default 10),
-        ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as in
+        Simulate points of the diagram (errors, also at a time, their gap, and accuracies):
+        ``dim``, the dimension or several of them, three or more being extrapolated; optionally
+        ``points``, the number along each axis or both numbers (default 6), ``repeats`` (default
+        10), ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as in
         `iclimit.diagrams.simulation.Simulation`.  Points are left out instead of extrapolated if
         integers at one of the sizes miss them by more than a tenth, or lie on the other side of
         the interpolation threshold.
@@ -309,7 +321,7 @@ def phase_diagram(
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
-    chosen = get_quantity(quantity, parameters, structure)
+    chosen = get_quantity(quantity, parameters, structure, link)
     grids, fixed = _parse_plane(x, y, parameters)
     values = chosen.evaluate(fixed | {x: grids[x][None, :], y: grids[y][:, None]})
     values = np.broadcast_to(values, (grids[y].size, grids[x].size))

@@ -66,18 +66,31 @@ def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -
     return near and (parameters.get("ridge", 0.0) > 0 or len(sides) == 1)
 
 
+def cells_of(
+    quantity: Quantity, parameters: Mapping[str, float], dim: int, repeats: int
+) -> tuple[Cell, ...]:
+    """Run at the integers nearest to the parameters of a quantity, and its prediction if any."""
+    run, predicted = cells_at(parameters, dim, repeats, quantity.structure, quantity.run_link)
+    return (run, predicted) if quantity.predicted else (run,)
+
+
 def cells_at(
-    parameters: Mapping[str, float], dim: int, repeats: int, structure: Structure | None = None
+    parameters: Mapping[str, float],
+    dim: int,
+    repeats: int,
+    structure: Structure | None = None,
+    link: Any = None,
 ) -> tuple[Cell, Cell]:
     """Run and prediction at the integers nearest to the parameters."""
-    arguments = _arguments(parameters, dim, structure)
+    arguments = _arguments(parameters, dim, structure, link)
     # Powers of two, so that more repeats seldom need another prediction.
     least = max(repeats, _PREDICTION_DRAWS / dim)
     draws = 2 ** math.ceil(math.log2(least))
-    run = Cell.of(simulate_errors, **arguments, repeats=repeats)
-    if "time" in parameters:
-        run = Cell.of(sample, run=_timed(parameters, arguments), repeats=repeats)
-    return run, prediction_cell(parameters, dim, draws, structure)
+    if _needs_experiment(parameters, link):
+        run = Cell.of(sample, run=_experiment(parameters, arguments), repeats=repeats)
+    else:
+        run = Cell.of(simulate_errors, **arguments, repeats=repeats)
+    return run, prediction_cell(parameters, dim, draws, structure, link)
 
 
 def solved_arguments(cell: Cell) -> dict[str, Any]:
@@ -94,33 +107,47 @@ def solved_arguments(cell: Cell) -> dict[str, Any]:
 
 
 def prediction_cell(
-    parameters: Mapping[str, float], dim: int, draws: int, structure: Structure | None = None
+    parameters: Mapping[str, float],
+    dim: int,
+    draws: int,
+    structure: Structure | None = None,
+    link: Any = None,
 ) -> Cell:
     """Prediction at the integers nearest to the parameters."""
-    arguments = _arguments(parameters, dim, structure)
+    arguments = _arguments(parameters, dim, structure, link)
     draws = 1 if math.isinf(parameters["kappa"]) else draws
     approach = "tasks" if arguments["tasks"] <= _FEW_TASKS else "moments"
-    if "time" in parameters:
-        run = _timed(parameters, arguments)
+    if _needs_experiment(parameters, link):
+        run = _experiment(parameters, arguments)
         return Cell.of(predict, run=run, draws=draws, approach=approach)
     return Cell.of(finite_size_errors, **arguments, draws=draws, approach=approach)
 
 
-def _timed(parameters: Mapping[str, float], arguments: Mapping[str, Any]) -> Experiment:
-    """The run with these arguments that is trained for a time."""
+def _needs_experiment(parameters: Mapping[str, float], link: Any) -> bool:
+    """Whether runs have parts that `simulate_errors` and `finite_size_errors` do not take."""
+    return "time" in parameters or link is not None
+
+
+def _experiment(parameters: Mapping[str, float], arguments: Mapping[str, Any]) -> Experiment:
+    """The run with these arguments, trained for a time if there is one."""
+    if "time" not in parameters:
+        return Experiment.of(**arguments)
     start_variance = parameters.get("start_variance", 0.0)
     return Experiment.of(**arguments, time=parameters["time"], start_variance=start_variance)
 
 
 def _arguments(
-    parameters: Mapping[str, float], dim: int, structure: Structure | None
+    parameters: Mapping[str, float], dim: int, structure: Structure | None, link: Any
 ) -> dict[str, Any]:
     """Arguments of runs and predictions."""
     for name in ("tau", "alpha", "test_alpha"):
         if math.isinf(parameters.get(name, 0.0)):
             raise ValueError(f"{name} must be finite to simulate, got inf")
     arguments = integers_at(parameters, dim)
-    arguments |= {"rho": parameters["rho"], "ridge": parameters.get("ridge", 0.0)}
+    # Only accuracies have no noise by default.
+    arguments |= {name: parameters.get(name, 0.0) for name in ("rho", "ridge")}
+    if link is not None:
+        arguments |= {"link": link, "flips": parameters.get("flips", 0.0)}
     if "test_rho" in parameters:
         arguments["test_rho"] = parameters["test_rho"]
     if structure is not None:
@@ -171,11 +198,12 @@ class SimulatedValue(Result):
         limit or a prediction is infinite, the mean at the largest size.
     theory : float
         What it is compared with: the limit, or the finite-size prediction at the integers of the
-        largest size.
+        largest size.  Of an accuracy it is the limit at these integers.
     z : float or None
         Deviation in standard errors, as a normal deviate (Student's t with the degrees of freedom
         of the fewest repeats).  At a single size half of the uncertainty of the prediction counts
-        as a standard error, too.  None if the theory or the standard error is infinite.
+        as a standard error, too.  None if the theory or the standard error is infinite, and of
+        an accuracy at a single size, whose deviation of order 1/d is not known.
     runs : tuple of SizedRun
         The sizes it comes from.
     """
@@ -200,12 +228,10 @@ class SimulatedValue(Result):
 
 
 def value_at(
-    quantity: Quantity,
-    parameters: Mapping[str, float],
-    results: Sequence[tuple[Samples, Prediction]],
+    quantity: Quantity, parameters: Mapping[str, float], results: Sequence[Sequence[Any]]
 ) -> SimulatedValue:
-    """Value at a point from the runs and predictions there, in the order of their sizes."""
-    runs = tuple(_sized(run, predicted, quantity.measured) for run, predicted in results)
+    """Value at a point from the results of `cells_of` there, in the order of their sizes."""
+    runs = tuple(_sized(quantity, parameters, *at_size) for at_size in results)
     sizes = [run.parameters["dim"] for run in runs]
     deviations = np.array([run.estimate.mean - run.prediction.mean for run in runs])
     errors = np.array(
@@ -222,7 +248,9 @@ def value_at(
     else:
         estimate = runs[-1].estimate
         theory = runs[-1].prediction.mean
-        error = math.hypot(float(errors[-1]), results[-1][1].uncertainty / 2 * theory)
+        error = math.inf
+        if quantity.predicted:
+            error = math.hypot(float(errors[-1]), results[-1][1].uncertainty / 2 * theory)
     z = None
     if math.isfinite(theory) and math.isfinite(error):
         degrees = max(min(run.estimate.repeats for run in runs) - 1, 1)
@@ -230,9 +258,25 @@ def value_at(
     return SimulatedValue(dict(parameters), estimate, theory, z, runs)
 
 
-def _sized(run: Samples, predicted: Prediction, part: str) -> SizedRun:
-    """One of the errors or their gap, in the run and in the prediction."""
-    parameters = dict(run.parameters)
+def _sized(
+    quantity: Quantity,
+    point: Mapping[str, float],
+    run: Samples,
+    predicted: Prediction | None = None,
+) -> SizedRun:
+    """The quantity in the run, and in the prediction or else in the limit at its integers."""
+    # A run does not state what has its default.
+    parameters = dict(point) | dict(run.parameters)
     if "test_context" in parameters:
         parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
-    return SizedRun(parameters, getattr(predicted, part), getattr(run, part))
+    if predicted is None:
+        own = {name: parameters[name] for name in point}
+        prediction = Estimate(float(quantity.evaluate(own)), 0.0, 1)
+    else:
+        prediction = _part(predicted, quantity.measured)
+    return SizedRun(parameters, prediction, _part(run, quantity.measured))
+
+
+def _part(errors: Samples | Prediction, name: str) -> Estimate:
+    """One of the errors or accuracies, or the gap."""
+    return errors.gap if name == "gap" else errors[name]

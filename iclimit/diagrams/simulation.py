@@ -15,13 +15,13 @@ from iclimit.asymptotics.pretraining import error_spread
 from iclimit.axes import is_logarithmic
 from iclimit.checks import check_arguments, given
 from iclimit.diagrams.planning import Plan, plan_cells
-from iclimit.diagrams.quantities import TIMED, Quantity
+from iclimit.diagrams.quantities import ACCURACIES, TIMED, Quantity
 from iclimit.diagrams.simulated_points import (
     LEAST_SIZES,
     SimulatedValue,
     SizedPrediction,
     can_be_extrapolated,
-    cells_at,
+    cells_of,
     is_near,
     moved_to_integers,
     prediction_cell,
@@ -29,6 +29,7 @@ from iclimit.diagrams.simulated_points import (
     value_at,
 )
 from iclimit.grids import geometric_grid, linear_grid
+from iclimit.links import NAMES, link_text, parse_link
 from iclimit.notation import did_you_mean
 from iclimit.runs.cell import Cell, distinct_cells
 from iclimit.runs.execution import check_run, run_cells
@@ -153,13 +154,14 @@ class Simulation:
     def repeats_at(self, quantity: Quantity, point: Mapping[str, float]) -> tuple[int, ...]:
         """Repeats at each size to begin with at a point: what a precision takes by theory.
 
-        The scatter of runs is predicted for isotropic data, and not for an extrapolation.
+        The scatter of runs is predicted for isotropic data and linear labels, and not for an
+        extrapolation.
         """
         first = self.first_repeats
         dim = self.sizes[-1]
         wanted = self._wanted(float(quantity.evaluate(point)))
         known = quantity.structure is None and len(self.sizes) < LEAST_SIZES
-        known = known and quantity.name not in TIMED
+        known = known and quantity.name not in TIMED and quantity.run_link is None
         if not (known and 0 < wanted < math.inf):
             return first
         scatter = float(getattr(error_spread(**point), quantity.measured)) / dim
@@ -212,9 +214,11 @@ def parse_simulation(
     """
     if not quantity.simulated:
         raise ValueError(
-            f"quantity must be icl_error, idg_error, task_gap, {' or '.join(TIMED)} to be "
-            f"simulated, got {quantity.name!r}"
+            f"quantity must be icl_error, idg_error, task_gap, {', '.join(TIMED)} or "
+            f"{' or '.join(ACCURACIES)} to be simulated, got {quantity.name!r}"
         )
+    if quantity.run_link is not None:
+        _check_link(quantity)
     if not isinstance(options, Mapping):
         raise TypeError(f'simulation must be a mapping such as {{"dim": 40}}, got {options!r}')
     known = ("dim", *_OPTIONS)
@@ -230,6 +234,20 @@ def parse_simulation(
     points = rest.pop("points", points)
     sizes = tuple(dim) if isinstance(dim, (Sequence, np.ndarray)) else (dim,)
     return Simulation(sizes, **rest, **execution), points
+
+
+def _check_link(quantity: Quantity) -> None:
+    """Check that runs can be put on record by the link of their labels, and have a class."""
+    own = parse_link(quantity.run_link)
+    if own.name not in NAMES:
+        raise ValueError(
+            f"link must be one of {', '.join(NAMES)} to be simulated, got {link_text(own)}"
+        )
+    if own.is_identity and quantity.name in ACCURACIES:
+        raise ValueError(
+            f"link must not be identity for {quantity.name} to be simulated: accuracies of linear "
+            "labels are not measured"
+        )
 
 
 def points_at_sizes(
@@ -304,7 +322,7 @@ def simulate_values(
         while open_points and simulation.remaining > _LEAST_TIME:
             pairs = {
                 i: [
-                    cells_at(points[i], dim, count, quantity.structure)
+                    cells_of(quantity, points[i], dim, count)
                     for dim, count in zip(simulation.sizes, repeats[i], strict=True)
                 ]
                 for i in open_points
@@ -316,7 +334,7 @@ def simulate_values(
             failures.extend(_compute(cells, simulation, results, bar))
             for i, at_sizes in pairs.items():
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
-                    outcomes = [(results[run], results[predicted]) for run, predicted in at_sizes]
+                    outcomes = [[results[cell] for cell in at_size] for at_size in at_sizes]
                     values[i] = value_at(quantity, points[i], outcomes)
             before = repeats
             repeats = before | {
@@ -341,15 +359,22 @@ def predict_lines(
     """Predictions along each curve of a family for the largest size of a simulation.
 
     Predictions that fail, that are not finished in time, or that state an error of 100 %, as next
-    to thresholds of small sizes, are left out.
+    to thresholds of small sizes, are left out.  There are none of what is not predicted.
     """
+    if not quantity.predicted:
+        return []
     dim = simulation.sizes[-1]
     draws = 2 ** math.ceil(math.log2(max(1, _DRAWS / dim)))
     lines = []
     for parameters in family:
         ridgeless = x == "tau" and parameters.get("ridge", 0.0) == 0
         points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
-        lines.append({prediction_cell(p, dim, draws, quantity.structure): p for p in points})
+        lines.append(
+            {
+                prediction_cell(p, dim, draws, quantity.structure, quantity.run_link): p
+                for p in points
+            }
+        )
     cells = distinct_cells(itertools.chain(*lines))
     where = {**simulation.execution, "time_limit": simulation.remaining}
     predictions = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from iclimit.axes import Scale
-from iclimit.diagrams.quantities import TIMED, Quantity, find_quantity
+from iclimit.diagrams.quantities import TIMED, Quantity, find_quantity, with_link
 from iclimit.diagrams.simulated_points import SizedPrediction
 from iclimit.smooth_lines import smooth_line
 
@@ -42,6 +42,8 @@ def smooth_prediction(
     error = quantity
     if quantity.name not in TIMED:
         error = find_quantity("icl_error", quantity.structure)
+    if quantity.link is not None:
+        error = with_link(error, quantity.link)
     last = {sized.parameters[x]: sized for sized in predictions}
     at = np.array(sorted(last))
 

@@ -50,6 +50,21 @@ axes[1].set(xlabel=r"context over dimension, $\alpha$", ylabel="accuracy on fres
 axes[1].legend(frameon=False, fontsize=8)
 
 # %%
+# How many prompts, and of which length?  The accuracy over both, with runs at d = 12.
+diagram = iclimit.phase_diagram(
+    "pretrained_accuracy",
+    x="tau",
+    y="alpha",
+    tau=np.geomspace(0.5, 20, 40),
+    alpha=np.geomspace(0.5, 10, 40),
+    kappa=np.inf,
+    ridge=1.0,
+    flips=0.1,
+    simulation={"dim": dim - 4, "points": 4, "repeats": 4},
+)
+diagram.plot()
+
+# %%
 # An error above that of predicting 0 may still be right more often than not.
 few = {"tau": 1.5, "alpha": 1, "kappa": np.inf}
 error = iclimit.icl_error(rho=0, link="sign", **few)
