@@ -214,7 +214,7 @@ def parse_simulation(
     """
     if not quantity.simulated:
         raise ValueError(
-            f"quantity must be icl_error, idg_error, task_gap, {', '.join(TIMED)} or "
+            f"quantity must be icl_error, idg_error, task_gap, {', '.join(TIMED)}, "
             f"{' or '.join(ACCURACIES)} to be simulated, got {quantity.name!r}"
         )
     if quantity.run_link is not None:

@@ -165,7 +165,7 @@ def test_the_command_line(capsys):
     assert "1.435457619858" in capsys.readouterr().out  # the reference value
     assert main([*words.split(), "0.797884560802865,1"]) == 0
     assert "1.4354576198" in capsys.readouterr().out
-    assert "did you mean sign" in refused_command(capsys, [*words.split(), "sing"])
+    assert "did you mean sin?" in refused_command(capsys, [*words.split(), "sing"])
     assert "two moments" in refused_command(capsys, [*words.split(), "1,2,3"])
 
 

@@ -210,7 +210,8 @@ def test_sizes_may_be_an_array_and_options_are_a_mapping():
 
 def test_what_cannot_be_simulated():
     with pytest.raises(
-        ValueError, match="must be icl_error, idg_error, task_gap, icl_error_at_time or"
+        ValueError,
+        match="must be icl_error, idg_error, task_gap, icl_error_at_time, idg_error_at_time, pre",
     ):
         parse_simulation(QUANTITIES["bayes_error"], {"dim": 8}, 12)
     with pytest.raises(ValueError, match="tau must be finite to simulate, got inf"):
