@@ -57,6 +57,7 @@ def _check_flags(parser: OneLineParser) -> None:
     written["steps"] = ("float", "steps of training, with a learning rate, instead of the time")
     written["learning_rate"] = ("float", "rate on the mean squared error, of steps or of SGD")
     written["batch"] = ("int", "fresh prompts in each step of one pass of SGD")
+    written["flips"] = ("float", "probability of the other sign of a label, in training and tests")
     written["penalty"] = ("float", "penalty of ridge regression, if not the noise variance")
     for name in PARAMETER_COLUMNS:
         add_flag(group, name, written.get(name, ("", "")))
@@ -73,7 +74,8 @@ def check(options: argparse.Namespace) -> int:
     tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it);
     test_context and test_rho, where tests differ from the pretraining; and what was
     measured: icl, the error on fresh tasks; idg, that on the pretraining
-    tasks; or gap, their difference. Runs that were not trained to the minimiser
+    tasks; gap, their difference; or accuracy and idg_accuracy. Labels that are not
+    linear have link and flips. Runs that were not trained to the minimiser
     have time, or steps and learning_rate, and those of SGD batch. A row is a mean,
     with its standard error (icl_se) or with the standard deviation and the number
     of runs (icl_sd, runs).

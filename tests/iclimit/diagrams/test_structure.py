@@ -339,7 +339,7 @@ def test_a_list_is_its_eigenvalues():
             for spectrum in (given, Atoms([1, 2]))
         )
         assert found.values.tolist() == expected.values.tolist()
-        assert found.quantity.spectra == expected.quantity.spectra
+        assert found.quantity.choices == expected.quantity.choices
         with pytest.raises(ValueError, match="task_spectrum: values must be a non-empty list"):
             iclimit.curve("icl_error", **setting, task_spectrum=[])
 

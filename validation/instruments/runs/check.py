@@ -32,7 +32,8 @@ from iclimit.validation.instruments.runs.judgement import (
     verdict,
 )
 from iclimit.validation.instruments.runs.measured import (
-    ATTENTION,
+    ACCURACY,
+    COLUMNS,
     MEASURED,
     MeasuredRun,
     read_runs,
@@ -130,10 +131,10 @@ class RunCheck(Result):
     @cached_property
     def z(self) -> dict[str, ZDistribution]:
         """Distribution of z over the rows, for each error."""
-        scores = {
-            name: [row.comparisons[name].z for row in self.deviations if name in row.comparisons]
-            for name in MEASURED
-        }
+        scores: dict[str, list[float]] = {name: [] for name in COLUMNS}
+        for row in self.deviations:
+            for name, comparison in row.comparisons.items():
+                scores[row.run.column(name)].append(comparison.z)
         return {name: ZDistribution.of(values) for name, values in scores.items() if values}
 
     @property
@@ -312,7 +313,7 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
     prediction = row.prediction
     numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows), **run.sizes}
     numbers |= {"rho": run.rho, "ridge": run.ridge, "estimator": run.estimator}
-    numbers |= run.training
+    numbers |= run.training | run.labels
     doubt = prediction.doubts @ prediction.doubts.T
     variances = {
         "prediction_se": prediction.covariance,
@@ -321,16 +322,18 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
     }
     for name, comparison in row.comparisons.items():
         weights = np.array(MEASURED[name])
+        column = run.column(name)
         numbers |= {
-            name: run.errors[name].mean,
-            f"{name}_se": row.errors[name].standard_error,
-            f"{name}_limit": _number(limit[name]),
-            f"{name}_prediction": _number(comparison.theory),
+            column: run.errors[name].mean,
+            f"{column}_se": row.errors[name].standard_error,
+            f"{column}_limit": _number(limit[name]),
+            f"{column}_prediction": _number(comparison.theory),
         }
         for ending, variance in variances.items():
             value = math.sqrt(weights @ variance @ weights) if prediction.finite else None
-            numbers[f"{name}_{ending}"] = value
-        numbers |= {f"{name}_deviation": row.relative(name), f"{name}_z": _number(comparison.z)}
+            numbers[f"{column}_{ending}"] = value
+        deviation = row.relative(name)
+        numbers |= {f"{column}_deviation": deviation, f"{column}_z": _number(comparison.z)}
     return numbers
 
 
@@ -340,16 +343,15 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
     variance = comparison.standard_error**2 - row.errors[name].standard_error ** 2
     known = math.isfinite(comparison.standard_error) and variance > 0
     predicted = Estimate(comparison.theory, math.sqrt(variance) if known else math.inf, 0)
-    attention = run.estimator == ATTENTION
     sizes = {name: f"{run.sizes[name]:g}" for name in SIZES.values()}
-    if not attention:
+    if not run.learned:
         sizes["prompts"] = ""
     return (
         str(run.rows[0]),
         *sizes.values(),
         f"{run.rho:g}",
         _ridge_cell(run),
-        name.upper(),
+        run.column(name).upper(),
         str(row.errors[name]),
         f"{limit:.4g}",
         str(predicted),
@@ -360,7 +362,7 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
 
 def _ridge_cell(run: MeasuredRun) -> str:
     """Ridge of a row, with the time of its training or the word SGD."""
-    if run.estimator != ATTENTION:
+    if not run.learned:
         return ""
     if run.sgd:
         return "SGD"
@@ -410,10 +412,12 @@ def check_runs(
         to the minimiser: ``time`` as of `iclimit.Flow`, or ``steps`` and ``learning_rate`` on the
         mean squared error in the units of the convention, and ``start_variance`` (of the entries
         of Gamma, times d); of one pass of SGD ``batch`` and ``learning_rate``; one or more of
-        ``icl``, ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard
-        error (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a
-        single run: without such columns, rows of one setting are taken together.  Where there is
-        no error bar it is predicted from the scatter of runs, also for fewer than ten single runs.
+        ``icl``, ``idg`` and ``gap`` (their difference), or ``accuracy`` and ``idg_accuracy``; the
+        ``link`` and ``flips`` of labels that are not linear, as of `iclimit.Problem`.  A row is
+        either a mean, with its standard error (``icl_se``) or the standard deviation of its runs
+        (``icl_sd`` and ``runs``), or a single run: without such columns, rows of one setting are
+        taken together.  Where there is no error bar it is predicted from the scatter of runs, also
+        for fewer than ten single runs.
         Errors of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention";
         those of ridge regression may have ``penalty``, the :math:`\lambda` of
         :math:`(X^\top X + \lambda)^{-1} X^\top y` with inputs in the units of the convention.
@@ -477,6 +481,9 @@ def check_runs(
 
     Where rows of one setting differ in their time, or their steps, they are a curve of training:
     errors at two of its times are correlated.
+
+    Accuracies at finite size are simulated, up to d = 48, and so is their scatter; that of errors
+    of labels by a link is not predicted, so these need error bars.
 
     If the table contradicts the theory, some eighty possible mistakes are tried: halved losses, a
     ridge off by a factor d, noise left out, and so on; factors of errors and settings are fitted,
@@ -608,7 +615,11 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
     yield from _training_notes(runs)
-    attention = [run for run in runs if run.estimator == ATTENTION]
+    attention = [run for run in runs if run.learned]
+    if any(run.estimator == ACCURACY for run in runs):
+        yield "Accuracies are compared with simulated runs."
+        if any(run.estimator != ACCURACY for run in runs):
+            yield "Errors and accuracies of the same runs count as independent."
     if attention and not any(run.ridge for run in attention):
         yield "The ridge is 0."
     if any(run.estimator == "ridge" and run.penalty is None for run in runs):

@@ -38,7 +38,13 @@ from iclimit.validation.instruments.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.instruments.runs.mistakes import PAIRED, SINGLE_RUN, RunMistake, mistakes
+from iclimit.validation.instruments.runs.mistakes import (
+    OTHER_AVERAGES,
+    PAIRED,
+    SINGLE_RUN,
+    RunMistake,
+    mistakes,
+)
 from iclimit.validation.instruments.runs.predictions import Theory
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_ratios
 from iclimit.validation.instruments.runs.searches import SCANNED, searched
@@ -234,6 +240,9 @@ def explain(
             notes.append(simulation_note(runs, len(of_simulation)))
         else:
             notes.append(NOT_SIMULATED)
+    if not any(fit.exact for fit in fits):
+        fits += confirmed(OTHER_AVERAGES)
+        count += len(OTHER_AVERAGES)
     if not fits:
         pairs = list(_pairs(of_theory))
         fits += confirmed(pairs, 2 * math.log(max(count, 1)))

@@ -183,6 +183,8 @@ def fit_runs(
         raise ValueError(
             "estimator must be 'attention' in all rows: only its parameters are fitted"
         )
+    if not all(run.linear for run in runs):
+        raise ValueError("link must be identity and flips 0: other labels are checked, not fitted")
     if any(run.sgd for run in runs):
         raise ValueError(
             "batch must not be given: runs of one pass of SGD are checked, not fitted"

@@ -189,12 +189,12 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
                 skew = variances[0] / theory**2 / 2
                 estimate = theory * (1 + math.log(estimate / theory) + skew)
         comparisons[name] = Comparison(
-            f"{name.upper()} {run.label}",
+            f"{run.column(name).upper()} {run.label}",
             theory,
             estimate,
             error,
             degrees=degrees,
-            of=f"finite_size_errors.{name}",
+            of=f"finite_size_errors.{run.column(name)}",
             draws=run.course if run.trained else None,
         )
     return RowDeviation(run, prediction, comparisons, total / np.outer(scales, scales), errors)

@@ -18,9 +18,10 @@ import numpy as np
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.checks import check_choice, given
 from iclimit.experiment import SGD, Experiment, Flow, Ridge
+from iclimit.links import link_text, parse_link, stored_link
 from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
-from iclimit.units import Convention, Units
+from iclimit.units import Convention, Units, get_convention
 from iclimit.validation.instruments.reading import Table, read_table
 from iclimit.validation.instruments.runs.trainings import (
     TRAININGS,
@@ -117,6 +118,13 @@ ERROR_BARS = {"_se": ("stderr", "sem", "err", "error", "ste"), "_sd": ("std", "s
 ATTENTION = "attention"
 ESTIMATORS = (ATTENTION, "dmmse", "ridge")
 
+# Errors of it that are accuracies stand apart from its squared errors, with their columns.
+ACCURACY = "accuracy"
+ACCURACIES = {"icl": "accuracy", "idg": "idg_accuracy"}
+
+# Labels that are not linear, in training and tests.
+LABELS = ("link", "flips")
+
 # Law of the test prompts where it is not that of the pretraining: examples, and noise.
 TESTS = ("test_context", "test_rho")
 
@@ -131,10 +139,14 @@ PARAMETER_COLUMNS = (
     "penalty",
     *TESTS,
     *TRAININGS,
+    *LABELS,
 )
 
 # From fewer single runs their error bar is not estimated, but predicted.
 FEW_RUNS = 10
+
+# What accuracies are measured in: the units of the library leave numbers as they are.
+NO_UNITS = get_convention("lu2025").units(dim=1, context=1)
 
 # Range of measured errors, so that squares of their squares are finite.
 LIMITS = "(-1e50, 1e50)"
@@ -153,11 +165,12 @@ PENALTIES = "[0, 1e28]"
 LEAST_LEVEL = 1e-100
 MOST_LEVEL = 1e50
 
-# Columns that a table may have.
+# Columns of what is measured, and all that a table may have.
+COLUMNS = (*MEASURED, *ACCURACIES.values())
 KNOWN = (
     *PARAMETER_COLUMNS,
-    *MEASURED,
-    *(name + ending for name in MEASURED for ending in ERROR_BARS),
+    *COLUMNS,
+    *(name + ending for name in COLUMNS for ending in ERROR_BARS),
 )
 
 
@@ -192,10 +205,12 @@ class MeasuredRun:
         Sizes that came out of ratios, before they were rounded.
     deviations_given : bool
         Whether standard deviations of single runs were given.
-    estimator : {"attention", "dmmse", "ridge"}
-        Whose errors these are.
+    estimator : {"attention", "accuracy", "dmmse", "ridge"}
+        Whose errors these are; "accuracy": they are accuracies of attention.
     penalty : float or None
         Of ridge regression for inputs of variance 1; None: the best one.
+    labels_stated : bool
+        Whether the table says by which link labels are made.
     """
 
     rows: tuple[int, ...]
@@ -207,6 +222,7 @@ class MeasuredRun:
     deviations_given: bool = False
     estimator: str = ATTENTION
     penalty: float | None = None
+    labels_stated: bool = False
 
     @cached_property
     def sizes(self) -> dict[str, Any]:
@@ -261,6 +277,26 @@ class MeasuredRun:
         start = {"prompts": training.batch} if isinstance(training, SGD) else {"time": 0.0}
         return self.estimator, Experiment.of(**stated | start), self.penalty
 
+    @property
+    def learned(self) -> bool:
+        """Whether these are errors or accuracies of attention."""
+        return self.estimator in (ATTENTION, ACCURACY)
+
+    @property
+    def linear(self) -> bool:
+        """Whether these are errors, and labels without noise are linear."""
+        return self.estimator != ACCURACY and self.experiment.problem.has_linear_labels
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Link and flips, by the columns that say so; nothing for linear labels."""
+        labels = self.experiment.problem.labels
+        return labels | ({"link": link_text(labels["link"])} if "link" in labels else {})
+
+    def column(self, name: str) -> str:
+        """Column of an error (`MEASURED`), or of the accuracy in its place."""
+        return ACCURACIES[name] if self.estimator == ACCURACY else name
+
     @cached_property
     def tests(self) -> dict[str, Any]:
         """Law of the test prompts (`TESTS`), where it is not that of training."""
@@ -278,13 +314,15 @@ class MeasuredRun:
             ridge = f" penalty={self.penalty:g} (inputs of variance 1)"
         if self.trained:
             ridge = f"{ridge} {self.experiment.training}"
-        return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
+        labels = "".join(f" {name}={value}" for name, value in self.labels.items())
+        return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}{labels}"
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Sizes, noise, ridge, law of the tests and training, as `Experiment.of` takes them."""
         own = {"rho": self.rho, "ridge": self.ridge}
-        return {**self.sizes, **own, **self.tests, **self.training}
+        labels = self.experiment.problem.labels
+        return {**self.sizes, **own, **self.tests, **self.training, **labels}
 
     @property
     def setting(self) -> Setting:
@@ -368,9 +406,44 @@ def read_runs(
     entries = _with_parameters(entries, parameters or {})
     lacking = {name: value for name, value in (starts or {}).items() if not _has(entries, name)}
     entries = _with_parameters(entries, lacking)
+    if not (planned or any(name in entries for name in COLUMNS)):
+        raise ValueError(f"the table needs a column {', '.join(COLUMNS)}: what was measured?")
+    runs = []
+    if planned or any(name in entries for name in MEASURED):
+        runs += _runs_of(entries, convention, rounding, ddof)
+    if any(name in entries for name in ACCURACIES.values()):
+        accuracies = _of_accuracies(entries)
+        # Accuracies have no units.
+        runs += [
+            replace(run, estimator=ACCURACY)
+            for run in _runs_of(accuracies, convention, rounding, ddof, plain=True)
+        ]
+    return runs
+
+
+def _of_accuracies(table: Table) -> Table:
+    """The table with its accuracies in the place of its errors."""
+    if "link" not in table:
+        raise ValueError(
+            "accuracy needs a column link, or link among the parameters: which labels are learned?"
+        )
+    entries = dict(table.entries)
+    names = dict(table.names)
+    for error, accuracy in (*ACCURACIES.items(), ("gap", "")):
+        for ending in ("", *ERROR_BARS):
+            entries.pop(error + ending, None)
+            column = entries.get(accuracy + ending) if accuracy else None
+            if column is not None:
+                entries[error + ending] = column
+                names[error + ending] = table.names.get(accuracy + ending, accuracy + ending)
+    return Table(entries, names, len(table))
+
+
+def _runs_of(
+    entries: Table, convention: Convention, rounding: str, ddof: int, *, plain: bool = False
+) -> list[MeasuredRun]:
+    """Runs of a table, of whose errors or, where they are plain numbers, accuracies."""
     names = [name for name in MEASURED if name in entries]
-    if not (names or planned):
-        raise ValueError(f"the table needs a column {', '.join(MEASURED)}: what was measured?")
     estimators = [ATTENTION] * len(entries)
     if "estimator" in entries:
         estimators = entries.words("estimator", ESTIMATORS)
@@ -387,8 +460,9 @@ def read_runs(
     _refuse_extremes(entries, "rho" if "rho" in entries else "noise_variance", rho)
     _refuse_extremes(entries, "ridge", ridge)
     penalties = _penalties(entries, estimators, units)
-    errors = {name: _errors(entries, name, units) for name in names}
-    bars = {name: _error_bars(entries, name, units, ddof) for name in names}
+    measured_in = [NO_UNITS] * len(entries) if plain else units
+    errors = {name: _errors(entries, name, measured_in) for name in names}
+    bars = {name: _error_bars(entries, name, measured_in, ddof) for name in names}
     counts = _run_counts(entries) if "runs" in entries else None
     single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
@@ -396,7 +470,7 @@ def read_runs(
     trainings = read_trainings(entries, sizes, units)
     if trainings and set(estimators) != {ATTENTION}:
         raise ValueError(f"{', '.join(trainings)}: only attention is trained")
-    tests |= trainings
+    tests |= trainings | _labels(entries, estimators)
     groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
     keys = zip(*sizes.values(), rho, ridge, estimators, penalties, *tests.values(), strict=True)
     for row, key in enumerate(keys):
@@ -438,6 +512,7 @@ def read_runs(
                 deviations_given=any(f"{name}_sd" in entries for name in names),
                 estimator=estimators[row],
                 penalty=penalties[row],
+                labels_stated="link" in entries,
             )
         )
     return runs
@@ -482,6 +557,26 @@ def _tests(
     if "test_context" in tests:
         tests["test_context"] = list(map(int, tests["test_context"]))
     return tests
+
+
+def _labels(table: Table, estimators: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of link and flips, where there are such."""
+    labels: dict[str, list[Any]] = {}
+    if "link" in table:
+        labels["link"] = []
+        for row, entry in enumerate(table.entries["link"], 1):
+            try:
+                link = parse_link(entry)
+            except ValueError as error:
+                raise table.fault(row, "link", str(error).removeprefix("link ")) from None
+            if link.function is not None:
+                raise table.fault(row, "link", "must be a name or two moments, got a function")
+            labels["link"].append(stored_link(link))
+    if "flips" in table:
+        labels["flips"] = table.numbers("flips")
+    if labels and set(estimators) != {ATTENTION}:
+        raise ValueError(f"{' and '.join(labels)}: only attention has predictions of such labels")
+    return labels
 
 
 def _has(table: Table, name: str) -> bool:

@@ -19,6 +19,15 @@ from iclimit.notation import size_of
 from iclimit.simulate.pretraining.variants import Variant
 from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
+from iclimit.validation.instruments.runs.label_mistakes import (
+    ACCURACY_OUTCOMES,
+    AVERAGES,
+    FLIPS,
+    flipped,
+    link_changes,
+    of_accuracies,
+    of_errors,
+)
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
 from iclimit.validation.instruments.runs.scatter import ScatterRatio
@@ -123,10 +132,21 @@ class RunMistake(Mistake):
         return run.at(**self.change(run, value))
 
 
+# Other averages over test prompts, for tables that nothing without a search explains.
+OTHER_AVERAGES = [RunMistake(text, summarised=average) for text, average in AVERAGES.items()]
+
+# Error bars that are smaller than said.
+MEANS_AS_BARS = "standard deviations are standard errors of the mean"
+
+
 def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[RunMistake]:
     """All mistakes that are tried on these runs; those that change nothing are left out."""
+    if not all(run.linear for run in runs):
+        return _distinct(list(_of_labels(runs)), runs)
     attention = any(run.estimator == ATTENTION for run in runs)
     possible = [*ERRORS, SCALED_ERRORS]
+    if any(run.labels_stated for run in runs):
+        possible += _other_labels(runs)
     if any(run.sgd for run in runs):
         possible += [*CONTEXTS, *_noises()]
     elif attention:
@@ -135,8 +155,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     else:
         possible += [*CONTEXTS, *_noises(), *PENALTIES]
     if any(run.deviations_given for run in runs):
-        text = "standard deviations are standard errors of the mean"
-        possible.append(RunMistake(text, bars=_wider_bars, scatter=_of_means))
+        possible.append(RunMistake(MEANS_AS_BARS, bars=_wider_bars, scatter=_of_means))
     if any(run.runs != 1 for run in runs) and attention:
         possible += [SINGLE_RUN, *_summaries(runs)]
     if not one_set:
@@ -149,6 +168,35 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     if theory.structure is None and attention and minimised:
         possible += [*SIMULATED, *_other_tests(runs)]
     return _distinct(possible, runs)
+
+
+def _of_labels(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """Mistakes that are tried where labels are not linear, or accuracies were measured.
+
+    Levels of settings are not fitted there, and no variants are simulated.
+    """
+    for mistake in (*ERRORS, SCALED_ERRORS):
+        if mistake.outcome is not None:
+            yield replace(mistake, outcome=of_errors(mistake.outcome))
+    for text, outcome in ACCURACY_OUTCOMES.items():
+        yield RunMistake(text, outcome=of_accuracies(outcome))
+    yield from _other_labels(runs)
+    if not any(run.trained for run in runs):
+        yield from SETTINGS
+    if any(run.deviations_given for run in runs):
+        yield RunMistake(MEANS_AS_BARS, bars=_wider_bars, scatter=_of_means)
+
+
+def _other_labels(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """Labels by another link, or of which more or fewer are flipped."""
+    for text, labels in link_changes(runs):
+        yield RunMistake(text, lambda _run, _value, labels=labels: labels)  # type: ignore[misc]
+    yield RunMistake(
+        "labels are flipped with the probability {}",
+        flipped,
+        scanned=FLIPS,
+        effective="noise of labels",
+    )
 
 
 def _laws(runs: Sequence[MeasuredRun], theory: Theory) -> Iterator[RunMistake]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import bayes_error
 from iclimit.validation.instruments.runs.judgement import RowDeviation
-from iclimit.validation.instruments.runs.measured import MeasuredRun
+from iclimit.validation.instruments.runs.measured import ACCURACY, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory, predict
 
 # An error is impossible if it is below the least one by more standard errors than this.
@@ -91,6 +91,8 @@ def impossible_errors(rows: Sequence[RowDeviation], theory: Theory) -> list[Impo
 
 def _of_row(row: RowDeviation, theory: Theory) -> Iterator[Impossible]:
     run = row.run
+    if run.estimator == ACCURACY:
+        return
     for name in ("icl", "idg"):
         error = row.errors.get(name)
         if error is None or not math.isfinite(error.standard_error):
@@ -115,7 +117,7 @@ def _score(mean: float, standard_error: float, least: _Bound) -> float:
 def _least_error(name: str, run: MeasuredRun, theory: Theory) -> _Bound:
     """Least error that is possible, with its doubt; 0 where it is not known."""
     unknown = _Bound(0.0)
-    if theory.structure is not None or theory.excess_kurtosis or not run.rho:
+    if theory.structure is not None or theory.excess_kurtosis or not run.rho or not run.linear:
         return unknown
     dim = run.sizes["dim"]
     if name == "icl" or run.sizes["tasks"] == math.inf:

@@ -24,6 +24,9 @@ from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
     bayes_error,
     dmmse_errors,
+    icl_error,
+    idg_error,
+    pretrained_accuracy,
     structured_errors,
     training_errors,
 )
@@ -35,9 +38,12 @@ from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.errors import Errors
 from iclimit.experiment import SGD, Experiment, Flow, Ridge
-from iclimit.simulate.pretraining import simulate_estimator
+from iclimit.simulate.pretraining import sample, simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
+    ACCURACIES,
+    ACCURACY,
     ATTENTION,
+    LABELS,
     MEASURED,
     SIZES,
     MeasuredRun,
@@ -80,6 +86,12 @@ ESTIMATOR_SIZE = 200_000
 
 # Test prompts of each of these task sets.
 ESTIMATOR_PROMPTS = 100
+
+# Fewest and most simulated runs of a predicted accuracy, limit of their number times prompts and
+# dimension, and largest dimension.
+ACCURACY_RUNS = (10, 100)
+ACCURACY_NUMBERS = 2_000_000
+ACCURACY_DIM = 48
 
 # Correlation of the prediction's errors of ICL and IDG, from the runs of
 # ``benchmarks/finite_size.csv``: 0.67 over all that state less than 5 %.
@@ -284,6 +296,8 @@ def _prediction(setting: Setting, theory: Theory) -> Prediction:
         raise ValueError(f"predictions go up to {most}")
     if estimator == ATTENTION:
         prediction = _attention_prediction(run, theory)
+    elif estimator == ACCURACY:
+        prediction = _accuracy_prediction(run, theory)
     else:
         prediction = _estimator_prediction(estimator, run, penalty, theory)
     if not (theory.excess_kurtosis and prediction.finite):
@@ -297,6 +311,7 @@ def _with_input_law(
     """Prediction for inputs that are not Gaussian, from that for Gaussian ones."""
     shift = theory.excess_kurtosis / run.dim
     plain = estimator == ATTENTION and theory.structure is None and run.test is None
+    plain = plain and run.problem.has_linear_labels
     if not (plain and isinstance(run.training, Ridge)):
         return prediction.doubted(np.full(2, abs(shift)))
     # As everywhere in this room, the threshold is where that of the runs is.
@@ -315,6 +330,7 @@ def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of linear attention, and their scatter."""
     prediction = _predicted_means(run, theory)
     unscattered = theory.cheap or not theory.scattered or isinstance(run.training, SGD)
+    unscattered = unscattered or not run.problem.has_linear_labels
     if run.dim > LARGEST_DIM or unscattered or not prediction.finite:
         return prediction
     training = run.training
@@ -382,6 +398,30 @@ def _predicted_means(run: Experiment, theory: Theory) -> Prediction:
     )
 
 
+def _accuracy_prediction(run: Experiment, theory: Theory) -> Prediction:
+    """Accuracies on fresh and on pretraining tasks, simulated: at finite size there is no theory.
+
+    The pair takes the place of the two errors.
+    """
+    if run.dim > ACCURACY_DIM:
+        raise ValueError(f"accuracies are simulated, up to d = {ACCURACY_DIM}")
+    count = ACCURACY_NUMBERS // (run.prompts * run.dim)
+    repeats = ACCURACY_RUNS[0] if theory.cheap else _between(ACCURACY_RUNS, count)
+    # Rows that differ in noise, ridge or flips alone must not share their draws.
+    levels = np.array([run.problem.noise_variance, run.ridge, run.problem.flips], float)
+    sizes = [0 if size == math.inf else int(size) for size in sizes_of_run(run).values()]
+    seed = np.random.SeedSequence([theory.root, *sizes, *levels.view(np.uint64).tolist()])
+    try:
+        runs = sample(theory.of(run), rng=seed, repeats=repeats)
+    except ArithmeticError as error:
+        raise ValueError(str(error)) from None
+    accuracies = np.stack([runs[name].samples for name in ACCURACIES.values()])
+    scatter = np.cov(accuracies)
+    return Prediction(
+        np.mean(accuracies, axis=1), scatter / repeats, degrees=repeats - 1.0, scatter=scatter
+    )
+
+
 def _estimator_prediction(
     estimator: str, run: Experiment, penalty: float | None, theory: Theory
 ) -> Prediction:
@@ -446,7 +486,9 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
     ratios = {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}
     pairs = limit_errors(ratios | ratios_of_tests(runs), structure)
     for number, run in enumerate(runs):
-        if run.estimator != ATTENTION:
+        if not run.linear:
+            pairs[number] = _linked_limit(run)
+        elif run.estimator != ATTENTION:
             pairs[number] = _estimator_limit(run)
     with np.errstate(invalid="ignore"):  # inf - inf at a threshold
         return [
@@ -494,6 +536,17 @@ def _timed_limits(
     errors = training_errors(**named)
     pairs = np.stack([errors.icl, errors.idg], axis=-1)
     return np.where(np.isnan(known)[..., None], math.nan, pairs)
+
+
+def _linked_limit(run: MeasuredRun) -> list[float]:
+    """Limits of errors of labels by a link, or of accuracies; NaN where they are not known."""
+    point = run.experiment.limit
+    if not point.keys() <= {"tau", "alpha", "kappa", "rho", "ridge", *LABELS}:
+        return [math.nan, math.nan]
+    if run.estimator == ACCURACY:
+        found = pretrained_accuracy(**{"link": "identity"} | point)
+        return [float(found.icl), float(found.idg)]
+    return [float(icl_error(**point)), float(idg_error(**point))]
 
 
 def _estimator_limit(run: MeasuredRun) -> list[float]:

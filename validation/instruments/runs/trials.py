@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from iclimit.asymptotics.pretraining import effective_labels
 from iclimit.comparison import Comparison
 from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run
-from iclimit.validation.instruments.runs.measured import ATTENTION, MeasuredRun
+from iclimit.validation.instruments.runs.measured import ACCURACY, ATTENTION, MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import RunMistake
 from iclimit.validation.instruments.runs.predictions import (
     Prediction,
@@ -62,8 +63,8 @@ class TriedTable:
 
     @property
     def by_size(self) -> list[RowDeviation]:
-        """Rows by their deviation, the largest first."""
-        return sorted(self.rows, key=lambda row: -largest(row))
+        """Rows by their deviation, the largest first; accuracies, which take time, are last."""
+        return sorted(self.rows, key=lambda row: (row.run.estimator == ACCURACY, -largest(row)))
 
     def predictions(self, mistake: RunMistake, value: float, *, cheap: bool) -> list[Prediction]:
         """Predictions of true errors."""
@@ -219,9 +220,18 @@ def _of_settings(mistake: RunMistake) -> bool:
 def _log_limits(runs: Sequence[MeasuredRun]) -> np.ndarray:
     """Logarithms of limits (runs, 2), with the threshold where that of the runs is."""
     ratios = {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}
+    factors = np.ones(len(runs))
+    for number, run in enumerate(runs):
+        if not run.linear:
+            problem = run.experiment.problem
+            labels = effective_labels(problem.link, run.rho, flips=problem.flips)
+            ratios["rho"][number] = labels.rho
+            ratios["ridge"][number] *= labels.ridge_factor
+            factors[number] = labels.factor
     dims = np.array([run.sizes["dim"] for run in runs])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(limit_errors(ratios | {"tau": ratios["tau"] * dims / (dims + 1)}, None))
+        limits = limit_errors(ratios | {"tau": ratios["tau"] * dims / (dims + 1)}, None)
+        return np.log(factors[:, None] * limits)
 
 
 def _moved_by(before: MeasuredRun, now: MeasuredRun) -> float:
@@ -231,6 +241,8 @@ def _moved_by(before: MeasuredRun, now: MeasuredRun) -> float:
         if now.ratios[name] != value:
             known = 0 < value < math.inf and 0 < now.ratios[name] < math.inf
             moves.append(abs(math.log(now.ratios[name] / value)) if known else math.inf)
+    if now.labels != before.labels:
+        moves.append(math.inf)
     return max(moves)
 
 
