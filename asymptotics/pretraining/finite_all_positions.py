@@ -42,6 +42,7 @@ from iclimit.asymptotics.pretraining.all_positions import (
     System,
     balanced_counts,
 )
+from iclimit.asymptotics.pretraining.finite_random_lengths import length_factors
 from iclimit.asymptotics.pretraining.sequence_response import Positions
 from iclimit.checks import check_choice, check_flag
 from iclimit.experiment import Experiment, Ridge, check_loss, check_training
@@ -208,6 +209,28 @@ def predicted_position_errors(run: Experiment) -> Prediction:
         If it has parts that are not known here: gates, structured inputs, Gaussian or given tasks,
         tests with other noise, no ridge, or another training.
     """
+    trained = _trained(run)
+    # Contexts of the tests, and those of training, which the IDG error keeps.
+    tested = np.array([run.tests.problem.context, run.problem.context])
+    icl, idg = trained.errors(length_factors(run, tested), tested)
+    return Prediction(NAMES, np.array([[icl[0], idg[1]]]), np.array([trained.uncertainty]))
+
+
+def trained_position_errors(
+    run: Experiment, positions: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors (2, positions) of a run after any numbers of examples, and their uncertainty (2,).
+
+    Both errors are at these positions.  Errors are those of `predicted_position_errors`.
+    """
+    trained = _trained(run)
+    seen = np.asarray(positions)
+    errors = trained.errors(length_factors(run, seen), seen)
+    return np.array(errors), np.array(trained.uncertainty)
+
+
+def _trained(run: Experiment) -> _Trained:
+    """Solved equations of a run, if all its parts are known here."""
     check_training(run, Ridge)
     check_loss(run, AllPositions)
     _check_predicted(run)
@@ -223,12 +246,7 @@ def predicted_position_errors(run: Experiment) -> Prediction:
     tasks = run.problem.task_count
     blocks = _counts(run.prompts, tasks, dim, balanced=run.balanced)
     system = System(places, rho, float(training.ridge), run.prompts / dim, blocks)
-    trained = _Trained.of(system, dim, tasks / dim)
-    # Contexts of the tests, and those of training, which the IDG error keeps.
-    tested = np.array([run.tests.problem.context, run.problem.context])
-    factors = np.ones(2) if run.model.normalization == "mean" else tested / tested[1]
-    icl, idg = trained.errors(factors, tested)
-    return Prediction(NAMES, np.array([[icl[0], idg[1]]]), np.array([trained.uncertainty]))
+    return _Trained.of(system, dim, tasks / dim)
 
 
 def _check_predicted(run: Experiment) -> None:

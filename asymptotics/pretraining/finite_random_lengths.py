@@ -20,6 +20,7 @@ doubt and two standard errors.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +84,22 @@ def predicted_random_length_errors(
         ratios[:, 1] = ratios[:, 0]
         doubt[1] = doubt[0]
     return Prediction(NAMES, errors * ratios, (doubt + LOSS / run.dim)[None, :])
+
+
+def trained_length_errors(
+    run: Experiment, lengths: Sequence[int], *, rng: Seed | None = None, draws: int = 10
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors (2, lengths) of a run after any numbers of examples, and their uncertainty (2,).
+
+    Both errors are at these lengths, with the correction of the whole context.  Other arguments
+    and errors are those of `predicted_random_length_errors`.
+    """
+    whole = predicted_random_length_errors(run.with_(test=None), rng=rng, draws=draws)
+    solution = solve_run(run)
+    contexts = [replace(run.problem, context=int(length)) for length in lengths]
+    errors = np.transpose([_tested(run, solution, problem) for problem in contexts])
+    corrections = np.mean(whole.over_tasks, axis=0) / _tested(run, solution, run.problem)
+    return errors * corrections[:, None], whole.doubt[0]
 
 
 def check_lengths(run: Experiment, loss: type) -> None:

@@ -59,6 +59,9 @@ def _check_flags(parser: OneLineParser) -> None:
     written["batch"] = ("int", "fresh prompts in each step of one pass of SGD")
     written["flips"] = ("float", "probability of the other sign of a label, in training and tests")
     written["penalty"] = ("float", "penalty of ridge regression, if not the noise variance")
+    written["position"] = ("int", "examples before the labels that errors are of")
+    written["first_position"] = ("int", "first position of the loss, 1 for all of a sequence")
+    written["normalization"] = ('{"mean", "length"}', "divisor of the context summaries")
     for name in PARAMETER_COLUMNS:
         add_flag(group, name, written.get(name, ("", "")))
     parser.set_defaults(parameters=PARAMETER_COLUMNS)

@@ -353,7 +353,7 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
         _ridge_cell(run),
         run.column(name).upper(),
         str(row.errors[name]),
-        f"{limit:.4g}",
+        "" if run.by_position else f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",
         _z_cell(comparison.z),
@@ -418,6 +418,9 @@ def check_runs(
         (``icl_sd`` and ``runs``), or a single run: without such columns, rows of one setting are
         taken together.  Where there is no error bar it is predicted from the scatter of runs, also
         for fewer than ten single runs.
+        Runs that are trained on every position of ``prompts`` sequences have ``first_position``,
+        where the loss begins (1: everywhere), ``position``, after how many examples the row's
+        errors were measured, and ``normalization`` of the summaries as of `iclimit.Reduced`.
         Errors of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention";
         those of ridge regression may have ``penalty``, the :math:`\lambda` of
         :math:`(X^\top X + \lambda)^{-1} X^\top y` with inputs in the units of the convention.
@@ -480,7 +483,9 @@ def check_runs(
     whether they do as predicted; ``hints`` say what may be wrong if not.
 
     Where rows of one setting differ in their time, or their steps, they are a curve of training:
-    errors at two of its times are correlated.
+    errors at two of its times are correlated.  Rows of one setting at several positions are the
+    same runs: their deviations count as fully correlated.  Their limit is not shown, and their
+    scatter is not predicted, so rows need error bars or at least two single runs.
 
     Accuracies at finite size are simulated, up to d = 48, and so is their scatter; that of errors
     of labels by a link is not predicted, so these need error bars.
@@ -578,6 +583,11 @@ def read_with_theory(
     units = get_convention(convention)
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
     runs = read_runs(table, convention=units, **reading)
+    if task_sets == "one" and any(run.by_position for run in runs):
+        raise ValueError(
+            "task_sets must be 'many' for runs that are trained on all positions, of which the "
+            "spread over task sets is not known, got 'one'"
+        )
     theory = Theory(
         task_law=task_law or units.task_law,
         balanced=bool(balanced),
@@ -603,6 +613,9 @@ def _training_notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
     courses = [run.course for run in runs if run.trained]
     if len(set(courses)) < len(courses):
         yield "Rows that differ in the length of training alone are taken to be the same runs."
+    sequences = [run.course for run in runs if run.by_position]
+    if len(set(sequences)) < len(sequences):
+        yield "Rows that differ in the position alone are taken to be the same runs."
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:

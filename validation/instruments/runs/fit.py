@@ -185,6 +185,11 @@ def fit_runs(
         )
     if not all(run.linear for run in runs):
         raise ValueError("link must be identity and flips 0: other labels are checked, not fitted")
+    if any(run.by_position for run in runs):
+        raise ValueError(
+            "first_position must not be given: runs that are trained on all positions are "
+            "checked, not fitted"
+        )
     if any(run.sgd for run in runs):
         raise ValueError(
             "batch must not be given: runs of one pass of SGD are checked, not fitted"

@@ -195,7 +195,7 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
             error,
             degrees=degrees,
             of=f"finite_size_errors.{run.column(name)}",
-            draws=run.course if run.trained else None,
+            draws=run.course if run.in_course else None,
         )
     return RowDeviation(run, prediction, comparisons, total / np.outer(scales, scales), errors)
 
@@ -236,10 +236,13 @@ TIMES_RANGE = (1e-4, 1e6)
 
 
 def course_correlations(runs: Sequence[MeasuredRun]) -> np.ndarray:
-    """Correlations (runs, runs) of scatter where runs are times of one training; otherwise 0."""
+    """Correlations (runs, runs) of scatter where runs are times of one training; otherwise 0.
+
+    At positions of one training they count as 1: simulated ones are between -.5 and 1.
+    """
     lengths = [run.sizes["prompts"] if run.sgd else run.time for run in runs]
     logs = np.log(np.clip(lengths, *TIMES_RANGE))
-    courses = [run.course if run.trained else None for run in runs]
+    courses = [run.course if run.in_course else None for run in runs]
     same = [[own is not None and own == other for other in courses] for own in courses]
     distance = math.sqrt(3) * abs(logs[:, None] - logs) / TIMES_LENGTH
     return np.where(same, (1 + distance) * np.exp(-distance), 0.0)

@@ -19,10 +19,12 @@ from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.checks import check_choice, given
 from iclimit.experiment import SGD, Experiment, Flow, Ridge
 from iclimit.links import link_text, parse_link, stored_link
+from iclimit.losses import LastPosition
 from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
 from iclimit.units import Convention, Units, get_convention
 from iclimit.validation.instruments.reading import Table, read_table
+from iclimit.validation.instruments.runs.positions import POSITIONS, read_positions
 from iclimit.validation.instruments.runs.trainings import (
     TRAININGS,
     prompts_of_steps,
@@ -140,6 +142,7 @@ PARAMETER_COLUMNS = (
     *TESTS,
     *TRAININGS,
     *LABELS,
+    *POSITIONS,
 )
 
 # From fewer single runs their error bar is not estimated, but predicted.
@@ -260,6 +263,21 @@ class MeasuredRun:
         return not isinstance(self.experiment.training, Ridge)
 
     @property
+    def by_position(self) -> bool:
+        """Whether it was trained on several positions, so that it is measured at one of them."""
+        return not isinstance(self.experiment.loss, LastPosition)
+
+    @property
+    def position(self) -> int:
+        """Examples before the labels that it is measured on."""
+        return self.experiment.tests.problem.context
+
+    @property
+    def in_course(self) -> bool:
+        """Whether other rows may be of the same runs, after another time or at other positions."""
+        return self.trained or self.by_position
+
+    @property
     def training(self) -> dict[str, Any]:
         """How it was trained, by the columns that say so; empty for a minimiser."""
         training = self.experiment.training
@@ -271,8 +289,10 @@ class MeasuredRun:
 
     @cached_property
     def course(self) -> Setting:
-        """Its setting without how long it was trained: the same for all times of a training."""
+        """Its setting without how long it was trained, or at which position it was measured."""
         stated = self.experiment.keywords()
+        if self.by_position:
+            return self.estimator, Experiment.of(**stated | {"test_context": None}), self.penalty
         training = self.experiment.training
         start = {"prompts": training.batch} if isinstance(training, SGD) else {"time": 0.0}
         return self.estimator, Experiment.of(**stated | start), self.penalty
@@ -309,6 +329,8 @@ class MeasuredRun:
         rows = f"row {self.rows[0]}" if len(self.rows) == 1 else f"{len(self.rows)} rows"
         sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
         tests = "".join(f" {name}={value:g}" for name, value in self.tests.items())
+        if self.by_position:
+            tests = f" {self.experiment.loss} position={self.position}"
         ridge = f" ridge={self.ridge:g}" if self.ridge > 0 else ""
         if self.penalty is not None:
             ridge = f" penalty={self.penalty:g} (inputs of variance 1)"
@@ -470,7 +492,11 @@ def _runs_of(
     trainings = read_trainings(entries, sizes, units)
     if trainings and set(estimators) != {ATTENTION}:
         raise ValueError(f"{', '.join(trainings)}: only attention is trained")
-    tests |= trainings | _labels(entries, estimators)
+    labels = _labels(entries, estimators)
+    losses = read_positions(entries, sizes["context"], [*tests, *trainings, *labels])
+    if losses and set(estimators) != {ATTENTION}:
+        raise ValueError(f"{', '.join(losses)}: only attention is trained on positions")
+    tests |= trainings | labels | losses
     groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
     keys = zip(*sizes.values(), rho, ridge, estimators, penalties, *tests.values(), strict=True)
     for row, key in enumerate(keys):

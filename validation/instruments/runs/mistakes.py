@@ -29,6 +29,7 @@ from iclimit.validation.instruments.runs.label_mistakes import (
     of_errors,
 )
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
+from iclimit.validation.instruments.runs.positions import position_mistakes
 from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
 from iclimit.validation.instruments.runs.scatter import ScatterRatio
 from iclimit.validation.instruments.runs.training_mistakes import (
@@ -145,6 +146,8 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
         return _distinct(list(_of_labels(runs)), runs)
     attention = any(run.estimator == ATTENTION for run in runs)
     possible = [*ERRORS, SCALED_ERRORS]
+    if any(run.by_position for run in runs):
+        return _distinct([*possible, *_of_positions(runs)], runs)
     if any(run.labels_stated for run in runs):
         possible += _other_labels(runs)
     if any(run.sgd for run in runs):
@@ -197,6 +200,16 @@ def _other_labels(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
         scanned=FLIPS,
         effective="noise of labels",
     )
+
+
+def _of_positions(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+    """Mistakes of runs that are trained on positions of sequences."""
+    yield from _noises()
+    yield from (_scaled(text, "ridge", factor) for text, factor in RIDGES.items())
+    for text, change in position_mistakes(runs):
+        yield RunMistake(text, change)
+    if any(run.deviations_given for run in runs):
+        yield RunMistake(MEANS_AS_BARS, bars=_wider_bars, scatter=_of_means)
 
 
 def _laws(runs: Sequence[MeasuredRun], theory: Theory) -> Iterator[RunMistake]:

@@ -38,6 +38,7 @@ from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.errors import Errors
 from iclimit.experiment import SGD, Experiment, Flow, Ridge
+from iclimit.losses import LastPosition
 from iclimit.simulate.pretraining import sample, simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
     ACCURACIES,
@@ -50,6 +51,7 @@ from iclimit.validation.instruments.runs.measured import (
     Setting,
     sizes_of_run,
 )
+from iclimit.validation.instruments.runs.positions import position_prediction
 
 # Fewest and most task sets that are predicted task by task.
 FULL_SETS = (2, 4)
@@ -312,6 +314,7 @@ def _with_input_law(
     shift = theory.excess_kurtosis / run.dim
     plain = estimator == ATTENTION and theory.structure is None and run.test is None
     plain = plain and run.problem.has_linear_labels
+    plain = plain and isinstance(run.loss, LastPosition)
     if not (plain and isinstance(run.training, Ridge)):
         return prediction.doubted(np.full(2, abs(shift)))
     # As everywhere in this room, the threshold is where that of the runs is.
@@ -328,6 +331,8 @@ def _with_input_law(
 
 def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of linear attention, and their scatter."""
+    if not isinstance(run.loss, LastPosition):
+        return _position_prediction(run, theory)
     prediction = _predicted_means(run, theory)
     unscattered = theory.cheap or not theory.scattered or isinstance(run.training, SGD)
     unscattered = unscattered or not run.problem.has_linear_labels
@@ -351,6 +356,14 @@ def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     if training is not run.training:
         scatter = scatter * np.outer(factors, factors)
     return replace(prediction, scatter=scatter, law=law)
+
+
+def _position_prediction(run: Experiment, theory: Theory) -> Prediction:
+    """Predict the errors of a run at a position of its sequences, without their scatter."""
+    if theory.structure is not None:
+        raise ValueError("runs on all positions are predicted for isotropic data")
+    mean, uncertainty = position_prediction(theory.of(run), theory.root)
+    return Prediction(mean, doubts=(mean * uncertainty)[:, None] * _SHARING / 2)
 
 
 def _seed(theory: Theory, run: Experiment, names: Sequence[str]) -> np.random.SeedSequence:
@@ -490,6 +503,8 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
             pairs[number] = _linked_limit(run)
         elif run.estimator != ATTENTION:
             pairs[number] = _estimator_limit(run)
+        if run.by_position:
+            pairs[number] = [math.nan, math.nan]
     with np.errstate(invalid="ignore"):  # inf - inf at a threshold
         return [
             {name: float(np.dot(weights, pair)) for name, weights in MEASURED.items()}

@@ -90,6 +90,8 @@ class TriedTable:
         row = self.numbers[run.rows]
         if run.setting == row.run.setting:
             return row.prediction
+        if run.by_position:
+            return predict(run, self.theory)
         if _learns_otherwise(row.run, run):
             return self._few(row, run)
         cheap = replace(self.theory, cheap=True)
@@ -166,7 +168,8 @@ class TriedTable:
         All limits take one call, where a prediction of a single row takes as long.
         """
         runs = [row.run for row in self.rows]
-        unknown = self.theory.structure is not None or any(run.tests for run in runs)
+        unknown = self.theory.structure is not None
+        unknown = unknown or any(run.tests or run.by_position for run in runs)
         if unknown or any(run.estimator != ATTENTION for run in runs):
             return list(mistakes)
         kept = []
