@@ -627,6 +627,19 @@ class Point:
         As in `Problem`; tasks are on the sphere.
     test_alpha, test_rho : float, optional
         Those of the test prompts; as in training by default.
+    sequence_ratio : float > 0, optional
+        Sequences over dimension, in place of ``tau``: the loss is then that of `AllPositions`.
+    alpha_min : float >= 0
+        First position that counts over dimension, where there is a ``sequence_ratio``.
+    normalization : {"mean", "length"}
+        As of `Reduced`, where there is a ``sequence_ratio``.
+
+    Raises
+    ------
+    TypeError
+        If neither tau nor sequence_ratio is given, or both.
+    ValueError
+        If a number is outside its range, or several parameters are tuples.
 
     Examples
     --------
@@ -637,10 +650,13 @@ class Point:
     (6400, 80, 40)
     >>> [run.prompts for run in Point(tau=(1, 2), alpha=1, rho=0.1).at(dim=20)]
     [400, 800]
+    >>> run = Point(sequence_ratio=2, alpha=1, alpha_min=0.25, rho=0.1, ridge=0.1).at(dim=20)
+    >>> run.prompts, run.loss
+    (40, AllPositions(first=5, weights=None))
     """
 
     _: KW_ONLY
-    tau: Any
+    tau: Any = None
     alpha: Any
     kappa: Any = math.inf
     rho: Any = 0.0
@@ -656,8 +672,12 @@ class Point:
     test_rho: Any = None
     time: Any = None
     start_variance: Any = 0.0
+    sequence_ratio: Any = None
+    alpha_min: Any = 0.0
+    normalization: str = "mean"
 
     def __post_init__(self) -> None:
+        self._check_prompts()
         if isinstance(self.link, tuple):  # a link in two parts is no sweep
             object.__setattr__(self, "link", parse_link(self.link))
         swept = [part.name for part in fields(self) if isinstance(getattr(self, part.name), tuple)]
@@ -666,6 +686,19 @@ class Point:
         for point in self.singles():
             numbers = {name: getattr(point, name) for name in _RATIOS}
             check_arguments(**given(numbers))
+
+    def _check_prompts(self) -> None:
+        """Raise a TypeError unless there are prompts or sequences, and what belongs to them."""
+        if (self.tau is None) == (self.sequence_ratio is None):
+            given_both = "not both" if self.tau is not None else "got neither"
+            raise TypeError(
+                "a Point needs tau, prompts over squared dimension, or sequence_ratio, sequences "
+                f"over dimension where every position counts: {given_both}"
+            )
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
+        if self.sequence_ratio is None and (self.alpha_min or self.normalization != "mean"):
+            name = "alpha_min" if self.alpha_min else "normalization"
+            raise TypeError(f"{name} needs a sequence_ratio: it is of runs on all positions")
 
     def singles(self) -> tuple[Point, ...]:
         """The points of a sweep; the point itself where nothing is swept."""
@@ -679,6 +712,10 @@ class Point:
     def limit(self) -> dict[str, Any]:
         """Keywords of the theory in the limit; a swept parameter is an array."""
         numbers = given({name: getattr(self, name) for name in _LIMIT})
+        if self.sequence_ratio is not None:
+            numbers["alpha_min"] = self.alpha_min
+            if self.normalization != "mean":
+                numbers["normalization"] = self.normalization
         numbers |= {
             name: getattr(self, name)
             for name in ("link", "flips")
@@ -697,8 +734,12 @@ class Point:
         points = self.singles()
         if points != (self,):
             return tuple(point.at(dim) for point in points)
-        sizes = sizes_of(dim, {"tau": self.tau, "alpha": self.alpha, "kappa": self.kappa})
-        stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes
+        ratios = given({name: getattr(self, name) for name in ("tau", "alpha", "kappa")})
+        stated: dict[str, Any] = {"dim": dim, "rho": self.rho} | sizes_of(dim, ratios)
+        if self.sequence_ratio is not None:
+            stated["prompts"] = max(1, round(self.sequence_ratio * dim))
+            stated["first_position"] = max(1, round(self.alpha_min * dim))
+            stated["normalization"] = self.normalization
         stated |= given({name: getattr(self, name) for name in _OF_FLOW})
         stated |= {name: getattr(self, name) for name in _LAWS}
         if self.test_alpha is not None:
@@ -710,8 +751,8 @@ class Point:
 Point.__init__ = explaining(Point.__init__)  # type: ignore[method-assign]
 
 # Parameters of a point that are those of the limit, those whose range is checked, and laws.
-_LIMIT = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
-_RATIOS = (*_LIMIT, "drift", "flips", "time", "start_variance")
+_LIMIT = ("tau", "sequence_ratio", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
+_RATIOS = (*_LIMIT, "drift", "flips", "time", "start_variance", "alpha_min")
 _LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query", "link", "flips")
 
 # Kinds of the parts of an experiment.

@@ -214,6 +214,29 @@ def test_a_time_makes_the_training_a_flow():
     assert "time" not in Point(tau=2, alpha=1, rho=0.1).limit
 
 
+def test_sequences_are_stated_over_the_dimension():
+    stated = {"alpha": 1.5, "alpha_min": 0.5, "kappa": 0.5, "rho": 0.1, "ridge": 0.2}
+    point = Point(sequence_ratio=2.0, normalization="length", **stated)
+    run = point.at(dim=8)
+    assert run.prompts == 16
+    assert run.loss == AllPositions(first=4)
+    assert run.model.normalization == "length"
+    assert Experiment.of(**run.keywords()) == run
+    assert point.limit == {**stated, "sequence_ratio": 2.0, "normalization": "length"}
+    assert [own.prompts for own in replace(point, sequence_ratio=(1, 4)).at(dim=8)] == [8, 32]
+    assert "alpha_min" not in Point(tau=2, alpha=1).limit
+
+
+def test_a_point_has_prompts_or_sequences():
+    type_error("tau, .* or sequence_ratio, .* got neither", Point, alpha=1)
+    type_error("not both", Point, tau=1, sequence_ratio=1, alpha=1)
+    type_error("alpha_min needs a sequence_ratio", Point, tau=1, alpha=1, alpha_min=0.5)
+    type_error("normalization needs", Point, tau=1, alpha=1, normalization="length")
+    value_error("normalization must be", Point, sequence_ratio=1, alpha=1, normalization="sum")
+    value_error("sequence_ratio must be", Point, sequence_ratio=-1, alpha=1)
+    value_error("first must be at most", Point(sequence_ratio=1, alpha=1, alpha_min=2).at, 8)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -676,6 +676,12 @@ def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[st
     if isinstance(run, Experiment):
         run = run.point
     if isinstance(run, Point):
+        if run.sequence_ratio is not None:
+            raise ValueError(
+                "sequence_ratio must be None: the scatter of runs that are trained on all "
+                "positions, which a plan needs, is not known (iclimit.pretraining.sequences_needed "
+                "has the sequences for an error)"
+            )
         numbers = given(vars(run))
     elif run is not None:
         raise TypeError(f"run must be a Point or an Experiment, got {run!r}")

@@ -421,3 +421,14 @@ def test_verb_explains_what_it_cannot_use(arguments, message, capsys):
         status = error.code
     assert status == 2
     assert message in capsys.readouterr().err
+
+
+def test_sequences_are_refused_by_name():
+    """The scatter of runs on all positions is not known."""
+    point = iclimit.Point(sequence_ratio=2, alpha=1, alpha_min=0.5, rho=0.1, ridge=0.1)
+    for run, message in (
+        (point, "sequence_ratio must be None"),
+        (point.at(dim=12), "sequence_ratio must be None"),
+        (point.at(dim=12).with_(point=None), "plans know no first_position"),
+    ):
+        value_error(message, iclimit.plan_runs, "precision", run, effect=0.1)
