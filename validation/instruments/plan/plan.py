@@ -679,8 +679,8 @@ def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[st
         if run.sequence_ratio is not None:
             raise ValueError(
                 "sequence_ratio must be None: the scatter of runs that are trained on all "
-                "positions, which a plan needs, is not known (iclimit.pretraining.sequences_needed "
-                "has the sequences for an error)"
+                "positions, which a plan needs, is not known; sequences_needed says how many an "
+                "error takes"
             )
         numbers = given(vars(run))
     elif run is not None:
