@@ -229,7 +229,19 @@ def trained_position_errors(
     return np.array(errors), np.array(trained.uncertainty)
 
 
-def _trained(run: Experiment) -> _Trained:
+def independent_context_error(run: Experiment) -> float:
+    """ICL error of a run by equations in which no query joins the contexts after it.
+
+    A sequence would then be as many queries with contexts of their own, which share a task and
+    their summaries.  Claim ``nesting`` rejects it.
+    """
+    trained = _trained(run, nested=False)
+    tested = np.array([run.tests.problem.context])
+    icl, _ = trained.errors(length_factors(run, tested), tested)
+    return float(icl[0])
+
+
+def _trained(run: Experiment, *, nested: bool = True) -> _Trained:
     """Solved equations of a run, if all its parts are known here."""
     check_training(run, Ridge)
     check_loss(run, AllPositions)
@@ -243,6 +255,8 @@ def _trained(run: Experiment) -> _Trained:
     rho = float(run.problem.noise_variance)
     places = _positions(seen[shares > 0], dim, rho, run.model.normalization, seen[-1])
     places = replace(places, weight=shares[shares > 0])
+    if not nested:
+        places = replace(places, nesting=np.zeros_like(places.nesting))
     tasks = run.problem.task_count
     blocks = _counts(run.prompts, tasks, dim, balanced=run.balanced)
     system = System(places, rho, float(training.ridge), run.prompts / dim, blocks)

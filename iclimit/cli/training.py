@@ -36,6 +36,7 @@ def _network_flags(parser: OneLineParser) -> None:
     add_flags(parser, AttentionNetwork, {"dim": None, "attention": kinds})
     batch = f"prompts in a step (default {BATCH}), or all prompts of L-BFGS"
     changes: Changes = {"network": None, "problem": None, "snapshots": None, "batch": batch}
+    changes["loss"] = None
     add_flags(parser, train_network, changes)
     add_flag(parser, "repeats", text="number of independent trainings", default=1)
     add_recording(parser)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, softmax
@@ -75,9 +76,19 @@ def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[A
 
 
 def add_attention(
-    state: Array, weights: Mapping[str, Array], asking: int, source: int, heads: int, kind: str
+    state: Array,
+    weights: Mapping[str, Array],
+    asking: int,
+    source: int,
+    heads: int,
+    kind: str,
+    *,
+    causal: bool = False,
 ) -> tuple[Array, Back]:
-    """The last ``asking`` tokens, with what attention to the first ``source`` ones adds."""
+    """The last ``asking`` tokens, with what attention to the first ``source`` ones adds.
+
+    A causal token attends to itself and to those before it, of these ones.
+    """
     xp = array_namespace(state)
     start = state.shape[1] - asking
     seen, back_norm = normalize(state, weights, "attention")
@@ -86,8 +97,11 @@ def add_attention(
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
+    seen_by = None
+    if causal:
+        seen_by = np.arange(source) <= np.arange(start, start + asking)[:, None]
     mixed, back_mixed = _mix(
-        _split(queries, heads), _split(keys, heads), _split(values, heads), kind
+        _split(queries, heads), _split(keys, heads), _split(values, heads), kind, seen_by
     )
     change, back_out = dense(_join(mixed), weights, "output")
 
@@ -108,12 +122,21 @@ def add_attention(
 
 
 def _mix(
-    queries: Array, keys: Array, values: Array, kind: str
+    queries: Array, keys: Array, values: Array, kind: str, seen_by: np.ndarray | None
 ) -> tuple[Array, Callable[[Array], tuple[Array, Array, Array]]]:
-    """Sums of the values, weighed by scores, and how derivatives go back to all three."""
+    """Sums of the values, weighed by scores, and how derivatives go back to all three.
+
+    ``seen_by`` (asking, source) says which keys a query sees; None: all of them.
+    """
     xp = array_namespace(queries)
     scores = queries @ xp.matrix_transpose(keys)
     factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
+    linear_mask = None
+    if seen_by is not None and kind == "softmax":
+        scores = scores + xp.asarray(np.where(seen_by, 0.0, -math.inf), dtype=scores.dtype)
+    if seen_by is not None and kind == "linear":
+        linear_mask = xp.asarray(seen_by, dtype=scores.dtype)
+        scores = scores * linear_mask
     if kind == "softmax":
         scores = softmax(scores, factor)
 
@@ -122,6 +145,8 @@ def _mix(
         if kind == "softmax":
             along = xp.sum(scores * by_scores, axis=-1, keepdims=True)
             by_scores = factor * scores * (by_scores - along)
+        if linear_mask is not None:
+            by_scores = by_scores * linear_mask
         by_keys = xp.matrix_transpose(by_scores) @ queries
         return by_scores @ keys, by_keys, xp.matrix_transpose(scores) @ by_mixed
 

@@ -89,14 +89,7 @@ class Network(ABC):
         self, weights: Mapping[str, Array], examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> tuple[Any, Weights]:
         """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
-        loss = 0.0
-        gradient = dict.fromkeys(self.shapes, 0.0)
-        for prompts, target in examples:
-            part, parts = self.loss_and_gradient(weights, prompts, target)
-            share = target.shape[0] / count
-            loss = loss + share * part
-            gradient = {name: gradient[name] + share * parts[name] for name in gradient}
-        return loss, gradient
+        return mean_of_blocks(self.loss_and_gradient, weights, examples, count)
 
     def fixed_loss(
         self, examples: Iterable[tuple[Prompts, Array]], count: int
@@ -139,3 +132,20 @@ class Network(ABC):
             weights[name] = xp.reshape(vector[start:stop], shape)
             start = stop
         return weights
+
+
+def mean_of_blocks(
+    loss_and_gradient: Callable[..., tuple[Any, Weights]],
+    weights: Mapping[str, Array],
+    examples: Iterable[tuple[Prompts, Array]],
+    count: int,
+) -> tuple[Any, Weights]:
+    """Mean loss and gradient on so many prompts in blocks, with the labels of their queries."""
+    loss = 0.0
+    gradient: Weights = {}
+    for prompts, target in examples:
+        part, parts = loss_and_gradient(weights, prompts, target)
+        share = target.shape[0] / count
+        loss = loss + share * part
+        gradient = {name: gradient.get(name, 0.0) + share * own for name, own in parts.items()}
+    return loss, gradient

@@ -14,11 +14,13 @@ networks only.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_choice, check_fields
+from iclimit.losses import AllPositions
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.blocks import (
     ATTENTION,
@@ -102,6 +104,9 @@ class AttentionNetwork(Network):
     embedding_mlp: int | None = None
     init_scale: float = 1 / 3
 
+    # Whether a token sees itself and those before it only.
+    causal: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         check_fields(self)
         check_choice("tokens", self.tokens, TOKENS)
@@ -180,20 +185,26 @@ class AttentionNetwork(Network):
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
+        predictions, back = self._answers(weights, examples, 1)
+        return predictions[:, 0], lambda by_prediction: back(by_prediction[:, None])
+
+    def _answers(
+        self, weights: Mapping[str, Array], examples: Prompts, asked: int
+    ) -> tuple[Array, Pullback]:
+        """Predictions (n, asked) at the last tokens, and how derivatives go back."""
         tokens = make_tokens(self.tokens, examples)
         xp = array_namespace(tokens)
         state, back_embedding = self._embed(weights, tokens)
         backs = []
         for layer in range(self.layers):
-            # After the last layer only the token of the query is read.
-            asking = 1 if layer == self.layers - 1 else state.shape[1]
+            # After the last layer only these tokens are read.
+            asking = asked if layer == self.layers - 1 else state.shape[1]
             state, back = self._layer(weights, layer, state, asking)
             backs.append(back)
-        predictions, back_readout = self._read(weights, state[:, 0, :])
+        predictions, back_readout = self._read(weights, state)
 
         def pullback(by_prediction: Array) -> Pulled:
-            by_last, collected = back_readout(by_prediction)
-            by_state = by_last[:, None, :]
+            by_state, collected = back_readout(by_prediction)
             by_layers = []
             for back in reversed(backs):
                 by_state, gradients = back(by_state)
@@ -210,18 +221,18 @@ class AttentionNetwork(Network):
         return predictions, pullback
 
     def _read(self, weights: Mapping[str, Array], last: Array) -> tuple[Array, Back]:
-        """Predictions at the tokens of the queries, and how derivatives go back."""
+        """Predictions (n, m) at tokens (n, m, entries), and how derivatives go back."""
         xp = array_namespace(last)
         if self.width is not None:
             read, back = dense(last, weights, "readout")
-            return read[:, 0], lambda by_prediction: back(by_prediction[:, None])
+            return read[..., 0], lambda by_prediction: back(by_prediction[..., None])
 
         def pull(by_prediction: Array) -> tuple[Array, Weights]:
             by_last = xp.zeros_like(last)
-            by_last[:, -1] = -by_prediction
+            by_last[..., -1] = -by_prediction
             return by_last, {}
 
-        return -last[:, -1], pull
+        return -last[..., -1], pull
 
     def first_layer(
         self, weights: Mapping[str, Array], examples: Prompts
@@ -264,9 +275,10 @@ class AttentionNetwork(Network):
         """The last ``asking`` tokens after a layer, and how derivatives go back."""
         index = 0 if self.shared else layer
         own = {name: weights[name][index, ...] for name in self._layer_shapes}
-        source = state.shape[1] if self.include_query else state.shape[1] - 1
+        whole = self.include_query or self.causal
+        source = state.shape[1] if whole else state.shape[1] - 1
         made, back_attention = add_attention(
-            state, own, asking, source, self.heads, self.kinds[layer]
+            state, own, asking, source, self.heads, self.kinds[layer], causal=self.causal
         )
         if not self.mlp:
             return made, back_attention
@@ -278,3 +290,102 @@ class AttentionNetwork(Network):
             return by_state, collected | gradients
 
         return made, back
+
+
+@dataclass(frozen=True)
+class CausalNetwork(AttentionNetwork):
+    """Attention with a causal mask, which answers at every position of a sequence.
+
+    A token sees itself and those before it.  The answer after l examples is read from the token of
+    the next input, which has not seen the label: so tokens are x and (0, ..., 0, y) by turns, as
+    in the code of Garg et al. (arXiv:2208.01066).
+
+    Parameters
+    ----------
+    dim, layers, heads, width, attention, mlp, layer_norm, shared
+        As in `AttentionNetwork`.
+    include_query : bool
+        False: every token sees itself.
+    tokens : str
+        "separate": a token of a pair would hold the label that is asked for.
+    positions, embedding_mlp, init_scale
+        As in `AttentionNetwork`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or tokens are pairs.
+    TypeError
+        If a flag is not True or False.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> from iclimit.networks import CausalNetwork, train_network
+    >>> network = CausalNetwork(dim=2, layers=2, width=8, positions=4)
+    >>> problem = iclimit.Problem(dim=2, context=4, scale=1)
+    >>> run = train_network(network, problem, loss=iclimit.AllPositions(), steps=2, rng=0)
+    >>> drawn = iclimit.sample_prompts(problem, 3, rng=1)
+    >>> network.answers(run.weights, drawn, first=1)[0].shape
+    (3, 4)
+    """
+
+    tokens: str = "separate"
+
+    causal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokens != "separate":
+            raise ValueError(
+                "tokens must be 'separate' for answers at every position, as a token of a pair "
+                f"holds the label that is asked for, got {self.tokens!r}"
+            )
+        if self.include_query:
+            raise ValueError("include_query must be False: with the mask every token sees itself")
+
+    def answers(
+        self, weights: Mapping[str, Array], examples: Prompts, first: int
+    ) -> tuple[Array, Pullback]:
+        """Predictions (n, context + 1 - first) after ``first`` examples to all of them.
+
+        Parameters
+        ----------
+        weights : dict of array
+            By name.
+        examples : Prompts
+            Of which the query is the last input.
+        first : int
+            Number of examples before the first answer, at most the context.
+
+        Returns
+        -------
+        array and callable
+            The predictions, and how derivatives by them go back.
+        """
+        # Labels stand between the inputs.
+        asked = 2 * (examples.inputs.shape[1] - first) + 1
+        predictions, back = self._answers(weights, examples, asked)
+
+        def pullback(by_prediction: Array) -> Pulled:
+            by_token = array_namespace(predictions).zeros_like(predictions)
+            by_token[:, ::2] = by_prediction
+            return back(by_token)
+
+        return predictions[:, ::2], pullback
+
+    def loss_at_positions(
+        self, weights: Mapping[str, Array], examples: Prompts, labels: Array, loss: AllPositions
+    ) -> tuple[Array, Weights]:
+        """Mean squared error over the positions of a loss, and its gradient.
+
+        ``labels`` (n,) are those of the queries; the other ones are those of the examples.
+        """
+        xp = array_namespace(labels)
+        context = examples.inputs.shape[1]
+        predictions, pullback = self.answers(weights, examples, loss.first)
+        known = examples.labels[:, loss.first :]
+        residual = predictions - xp.concat([known, labels[:, None]], axis=1)
+        shares = xp.asarray(loss.shares(context), dtype=residual.dtype)
+        total = xp.sum(xp.mean(residual**2, axis=0) * shares)
+        return total, pullback(2 * residual * shares / residual.shape[0]).weights

@@ -3,6 +3,7 @@ from ..models.linear_attention import LinearAttention as LinearAttention
 from ..models.lstm import LstmNetwork as LstmNetwork
 from ..models.network import Network as Network
 from ..models.stack import AttentionNetwork as AttentionNetwork
+from ..models.stack import CausalNetwork as CausalNetwork
 from ..training.files import load_model as load_model
 from ..training.files import save_model as save_model
 from ..training.networks import TrainedNetwork as TrainedNetwork

@@ -17,6 +17,7 @@ from iclimit.simulate.training.networks import TrainedNetwork
 MODELS = "iclimit.simulate.models"
 CLASSES = {
     "AttentionNetwork": f"{MODELS}.stack",
+    "CausalNetwork": f"{MODELS}.stack",
     "LinearAttention": f"{MODELS}.linear_attention",
     "LstmNetwork": f"{MODELS}.lstm",
     "MergedHeads": f"{MODELS}.merged_heads",

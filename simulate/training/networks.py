@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,9 @@ from iclimit.checks import (
     check_flag,
     check_integers,
     given,
+    parse_array,
 )
+from iclimit.losses import LAST_POSITION, AllPositions, Loss
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import (
@@ -33,7 +35,8 @@ from iclimit.simulate.arrays import (
     to_host,
 )
 from iclimit.simulate.models.linear_attention import LinearAttention
-from iclimit.simulate.models.network import Network, Task, Weights
+from iclimit.simulate.models.network import Network, Task, Weights, mean_of_blocks
+from iclimit.simulate.models.stack import CausalNetwork
 from iclimit.simulate.models.tokens import parse_question
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import Prompts, draw_prompts
@@ -118,11 +121,40 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
             If an array has another shape, or entries that are no finite numbers.
         """
         prompts = parse_question(inputs, labels, query, self.dim)
+        return self._asked(self.network.forward, prompts)
+
+    def at_positions(self, inputs: ArrayLike, labels: ArrayLike) -> np.ndarray:
+        """Predictions (n, tokens) of a causal network, as ``probe_positions`` asks for them.
+
+        Parameters
+        ----------
+        inputs : array (n, tokens, dim)
+            Inputs of sequences.
+        labels : array (n, tokens)
+            Their labels, of which each is predicted from those before it.
+
+        Raises
+        ------
+        ValueError
+            If an array has another shape, or entries that are no finite numbers.
+        AttributeError
+            If it is no `CausalNetwork`.
+        """
+        network = self.network
+        if not isinstance(network, CausalNetwork):
+            raise AttributeError(f"at_positions is of a CausalNetwork, not of {network!r}")
+        x = parse_array("inputs", inputs, (None, None, self.dim))
+        y = parse_array("labels", labels, x.shape[:2])
+        prompts = parse_question(x[:, :-1], y[:, :-1], x[:, -1], self.dim)
+        return self._asked(partial(network.answers, first=0), prompts)
+
+    def _asked(self, answers: Callable[..., tuple[Array, Any]], prompts: Prompts) -> np.ndarray:
+        """Answers to prompts, in blocks of bounded memory."""
         step = _block(self.network, prompts.inputs.shape[1])
-        answers = []
+        parts = []
         for start in range(0, len(prompts.query), step):
-            answers.append(self.network.forward(self.weights, prompts[start : start + step])[0])
-        return np.concatenate([to_host(answer) for answer in answers])
+            parts.append(answers(self.weights, prompts[start : start + step])[0])
+        return np.concatenate([to_host(part) for part in parts])
 
 
 def train_network(
@@ -137,6 +169,7 @@ def train_network(
     patience: int | None = 100,
     warmup: int = 0,
     query_noise: bool = False,
+    loss: Loss = LAST_POSITION,
     held_out: int = 20_000,
     snapshots: Collection[int] = (),
     rng: Seed,
@@ -146,7 +179,7 @@ def train_network(
 ) -> TrainedNetwork[SomeNetwork]:
     r"""Train a network on regression in context.
 
-    The loss is the mean squared error on the query label.
+    The loss is the mean squared error on the query label, or over all positions of a sequence.
 
     Parameters
     ----------
@@ -172,8 +205,11 @@ def train_network(
         Steps over which the rate of Adam rises to its value, linearly from zero.
     query_noise : bool
         Whether the query labels of the training have noise, as those of the context.
+    loss : LastPosition or AllPositions
+        Errors on which labels are minimised.  That of all positions needs a `CausalNetwork`; the
+        labels of the context have their noise there.
     held_out : int >= 2
-        Fresh prompts of the same law that the loss is measured on.
+        Fresh prompts of the same law that the error on the query label is measured on.
     snapshots : sequence of int >= 1
         Numbers of steps after which the weights are kept for later inspection; those that the
         training does not reach are left out.
@@ -195,8 +231,9 @@ def train_network(
     Raises
     ------
     ValueError
-        If an argument is outside its range, the dimensions of network and problem differ, or the
-        checkpoint is of another training.
+        If an argument is outside its range, the dimensions of network and problem differ, the
+        network has no answers at the positions of the loss, or the checkpoint is of another
+        training.
     TypeError
         If network or problem is of another kind, or query_noise not True or False.
     RuntimeError
@@ -259,6 +296,8 @@ def train_network(
     )
     check_flag("query_noise", query_noise)
     _check_network(network, problem)
+    if loss != LAST_POSITION:
+        settings["loss"] = _parse_loss(loss, network, problem.context)
     device = get_backend(backend)
     root = seed_sequence(rng)
     weight_seed, prompt_seed, fresh_seed = seed_sequences(root, 3)
@@ -281,7 +320,7 @@ def train_network(
         progress=progress,
     )
 
-    objective = _Objective(network, problem, device, prompt_seed, batch, query_noise)
+    objective = _Objective(network, problem, device, prompt_seed, batch, query_noise, loss)
     with loop:
         if optimizer == "adam":
             rule = Adam(learning_rate, clip, patience, objective.bounds, warmup)
@@ -289,12 +328,12 @@ def train_network(
         else:
             descend_lbfgs(loop, objective.on_fixed(), objective.bounds)
     [vector] = loop.state.weights
-    loss, null_loss = _held_out(network, vector, objective.blocks(fresh_seed, held_out, False))
+    error, null_loss = _held_out(network, vector, objective.blocks(fresh_seed, held_out, False))
     return TrainedNetwork(
         network=network,
         weights=_named(network, vector),
         losses=loop.column("loss"),
-        held_out=loss,
+        held_out=error,
         null_loss=null_loss,
         steps=loop.state.steps,
         ending=loop.ending,
@@ -308,6 +347,19 @@ def _parse_snapshots(snapshots: Collection[int]) -> list[int]:
     for step in snapshots:
         check_integers(snapshots=step)
     return list(snapshots)
+
+
+def _parse_loss(loss: Loss, network: Network, context: int) -> dict[str, Any]:
+    """A loss of all positions as text and numbers, if the network answers there."""
+    if not isinstance(loss, AllPositions):
+        raise ValueError(f"loss must be LastPosition or AllPositions for networks, got {loss!r}")
+    if not isinstance(network, CausalNetwork):
+        raise ValueError(
+            "loss must be LastPosition for a network without a causal mask, got "
+            f"{loss!r}: a CausalNetwork answers at every position (tokens of pairs hold the label "
+            "that is asked for)"
+        )
+    return {"first": loss.first, "shares": loss.shares(context).tolist()}
 
 
 def _check_network(network: Network, problem: Problem | Task) -> None:
@@ -340,6 +392,8 @@ class _Objective:
         How many there are.
     query_noise : bool
         Whether the labels of the queries have noise.
+    loss : Loss
+        Errors on which labels are minimised.
     """
 
     network: Network
@@ -348,6 +402,7 @@ class _Objective:
     seed: np.random.SeedSequence
     batch: int
     query_noise: bool
+    loss: Loss = LAST_POSITION
 
     @property
     def bounds(self) -> tuple[Array, Array] | None:
@@ -373,13 +428,27 @@ class _Objective:
         seed = np.random.SeedSequence(self.seed.entropy, spawn_key=key)
         fresh = self.blocks(seed, self.batch, self.query_noise)
         own = self.network.unpack(weights[0])
-        return self._packed(*self.network.mean_loss(own, fresh, self.batch))
+        return self._packed(*self.mean_loss(own, fresh))
 
     def on_fixed(self) -> Callable[[list[Array]], tuple[Array, list[Array]]]:
         """Loss on fixed prompts, and its gradient."""
         fixed = self.blocks(self.seed, self.batch, self.query_noise)
-        loss = self.network.fixed_loss(fixed, self.batch)
+        loss = self.fixed_loss(fixed)
         return lambda weights: self._packed(*loss(self.network.unpack(weights[0])))
+
+    def mean_loss(self, weights: Weights, prompts: Blocks) -> tuple[Array, Weights]:
+        """Loss and gradient on prompts in blocks."""
+        if not isinstance(self.loss, AllPositions) or not isinstance(self.network, CausalNetwork):
+            return self.network.mean_loss(weights, prompts, self.batch)
+        at_positions = partial(self.network.loss_at_positions, loss=self.loss)
+        return mean_of_blocks(at_positions, weights, prompts, self.batch)
+
+    def fixed_loss(self, prompts: Blocks) -> Callable[[Weights], tuple[Array, Weights]]:
+        """Loss and gradient as a function of the weights, on prompts that stay the same."""
+        if not isinstance(self.loss, AllPositions):
+            return self.network.fixed_loss(prompts, self.batch)
+        kept = list(prompts)
+        return lambda weights: self.mean_loss(weights, iter(kept))
 
     def _packed(self, loss: Array, gradients: Weights) -> tuple[Array, list[Array]]:
         return loss, [self.network.pack(gradients)]
