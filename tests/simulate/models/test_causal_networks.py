@@ -109,8 +109,10 @@ def test_training_at_all_positions_lowers_the_loss():
 def test_answers_are_asked_for_by_position():
     network = CausalNetwork(3, attention="linear")
     run = train_network(network, PROBLEM, loss=AllPositions(), steps=2, held_out=50, rng=0)
-    errors = iclimit.validation.probe_positions(run.at_positions, PROBLEM, test_prompts=20)
-    assert not errors.impossible
+    errors = iclimit.validation.probe_positions(
+        run.at_positions, PROBLEM, test_prompts=20, baselines=["null"]
+    )
+    assert len(errors.ladders) == PROBLEM.context + 1
     drawn = PROMPTS
     x = np.concatenate([drawn.inputs, drawn.query[:, None]], axis=1)
     y = np.concatenate([drawn.labels, np.zeros((len(drawn), 1))], axis=1)
