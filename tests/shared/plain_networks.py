@@ -9,7 +9,7 @@ from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.models.recurrent_layer import RecurrentLayer
-from iclimit.simulate.models.stack import AttentionNetwork
+from iclimit.simulate.models.stack import AttentionNetwork, CausalNetwork
 
 
 def answers(network, w, x, y, query):
@@ -71,7 +71,9 @@ def attention(network, w, e, layers=None):
             scores = anp.einsum("nti,nsi->nts", made["query"], made["key"])
             if network.kinds[layer] == "softmax":
                 scores = anp.exp(scores / math.sqrt(m))
-            if not network.include_query:
+            if network.causal:
+                scores = scores * anp.tril(anp.ones(scores.shape[1:]))
+            elif not network.include_query:
                 scores = scores[:, :, :-1]
             if network.kinds[layer] == "softmax":
                 scores = scores / anp.sum(scores, axis=2)[:, :, None]
@@ -181,10 +183,14 @@ def recurrent_layer(network, w, x, y, query):
     return anp.stack(answers)
 
 
+def whole_attention(network, w, *prompts):
+    """Predictions of layers of attention."""
+    return attention(network, w, tokens_of(network, *prompts))
+
+
 PLAIN = {
-    AttentionNetwork: lambda network, w, *prompts: attention(
-        network, w, tokens_of(network, *prompts)
-    ),
+    AttentionNetwork: whole_attention,
+    CausalNetwork: whole_attention,
     EmbeddedDescent: embedded_descent,
     LinearAttention: linear_attention,
     LstmNetwork: lstm,

@@ -3,15 +3,17 @@
 import math
 from dataclasses import replace
 
+import array_api_strict
 import numpy as np
 import pytest
+from prompt_arrays import arrays_of
 from refusals import type_error, value_error
 
 import iclimit
 from iclimit import AllPositions, RandomLength
 from iclimit.problem import Problem
 from iclimit.simulate.networks import AttentionNetwork, CausalNetwork, train_network
-from iclimit.simulate.prompts import sample_prompts
+from iclimit.simulate.prompts import Prompts, sample_prompts
 
 PROBLEM = Problem(dim=3, context=5, scale=1, noise_variance=0.1)
 PROMPTS = sample_prompts(PROBLEM, 4, rng=0)
@@ -86,6 +88,20 @@ def test_each_answer_is_that_of_a_shorter_prompt(name):
         )
         alone, _ = network.forward(weights, shorter)
         np.testing.assert_allclose(together[:, place - 1], alone, rtol=1e-10, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_arrays_of_the_standard(name):
+    network = NETWORKS[name]
+    weights = start(network)
+    loss = AllPositions(first=2)
+    expected, gradients = network.loss_at_positions(weights, PROMPTS, PROMPTS.query_label, loss)
+    strict = {key: array_api_strict.asarray(value) for key, value in weights.items()}
+    prompts = Prompts(*map(array_api_strict.asarray, arrays_of(PROMPTS).values()))
+    found, by_weights = network.loss_at_positions(strict, prompts, prompts.query_label, loss)
+    assert float(found) == pytest.approx(float(expected), rel=ROUNDING)
+    for key, value in gradients.items():
+        np.testing.assert_allclose(np.from_dlpack(by_weights[key]), value, atol=1e-10)
 
 
 def test_training_at_all_positions_lowers_the_loss():

@@ -16,7 +16,7 @@ from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.models.recurrent_layer import RecurrentLayer
-from iclimit.simulate.models.stack import AttentionNetwork
+from iclimit.simulate.models.stack import AttentionNetwork, CausalNetwork
 from iclimit.simulate.prompts import Prompts, sample_prompts
 
 PROMPTS = sample_prompts(Problem(dim=3, context=4, noise_variance=0.2, scale=1), 6, rng=0)
@@ -42,6 +42,8 @@ NETWORKS = [
         positions=2,
         embedding_mlp=4,
     ),
+    CausalNetwork(3, layers=2, heads=2, width=6, mlp=5, layer_norm=True, positions=2),
+    CausalNetwork(3, layers=2, attention=("linear", "softmax")),
     EmbeddedDescent(3, width=3, mlp=5),
     LinearAttention(3),
     LinearAttention(3, heads=3, include_query=True),

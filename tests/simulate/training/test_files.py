@@ -17,6 +17,7 @@ from iclimit.simulate.models.linear_transformer import (
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import (
     AttentionNetwork,
+    CausalNetwork,
     LinearAttention,
     LstmNetwork,
     load_model,
@@ -34,6 +35,7 @@ NETWORKS = [
     MergedHeads(dim=3, heads=2, init_scale=0.2),
     LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
     AttentionNetwork(dim=3, layers=2, attention=("softmax", "linear"), width=4, positions=2),
+    CausalNetwork(dim=3, layers=2, width=4, positions=2),
     LinearAttention(dim=3, layers=2, shared=True),
     RecurrentLayer(dim=3, by_token=True, context=5),
 ]
