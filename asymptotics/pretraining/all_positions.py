@@ -62,9 +62,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -77,7 +77,7 @@ from iclimit.asymptotics.pretraining.sequence_response import (
     Positions,
     Slope,
 )
-from iclimit.checks import check_choice
+from iclimit.checks import check_choice, parse_array
 from iclimit.results import Result
 
 # Divisors of the context summaries: the examples seen, or the whole length.
@@ -101,6 +101,10 @@ _NODES = 7
 
 # Distance of the positions over parameters from 1 that counts as the ridgeless peak.
 _PEAK = 1e-9
+
+
+# Weights of positions, as a function of context lengths over dimension.
+Weights: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,6 +149,7 @@ def all_position_errors(
     ridge: Number = 0.0,
     normalization: str = "mean",
     test_alpha: Number | None = None,
+    weights: Weights | None = None,
 ) -> AllPositionErrors:
     r"""Errors after training on every position of n = nu d sequences, in the limit of large d.
 
@@ -168,6 +173,10 @@ def all_position_errors(
         Divisor of the context summaries: the examples seen so far, or the whole length.
     test_alpha : number or array > 0, optional
         Context length of the tests over dimension, any; by default ``alpha``.
+    weights : callable, optional
+        Weights > 0 of the positions in the loss, up to a factor: a smooth function of an array of
+        context lengths over dimension.  Equal ones by default.  Means over the positions
+        (``mean_icl``, ``mean_idg``) are not weighted, ``training`` is.
 
     Returns
     -------
@@ -214,6 +223,7 @@ def all_position_errors(
     return _errors(
         normalization,
         poisson_counts,
+        _checked_weights(weights),
         sequence_ratio=sequence_ratio,
         alpha=alpha,
         alpha_min=alpha_min,
@@ -234,12 +244,13 @@ def balanced_position_errors(
     ridge: Number = 0.0,
     normalization: str = "mean",
     test_alpha: Number | None = None,
+    weights: Weights | None = None,
 ) -> AllPositionErrors:
     r"""Errors as of `all_position_errors`, where all tasks have the same number of sequences.
 
     Parameters
     ----------
-    sequence_ratio, alpha, alpha_min, kappa, rho, ridge, normalization, test_alpha
+    sequence_ratio, alpha, alpha_min, kappa, rho, ridge, normalization, test_alpha, weights
         As in `all_position_errors`.  Where nu/kappa is no integer, numbers of sequences differ
         by one; where it is below 1, a share of the tasks has no sequence.
 
@@ -275,6 +286,7 @@ def balanced_position_errors(
     return _errors(
         normalization,
         balanced_counts,
+        _checked_weights(weights),
         sequence_ratio=sequence_ratio,
         alpha=alpha,
         alpha_min=alpha_min,
@@ -282,6 +294,16 @@ def balanced_position_errors(
         rho=rho,
         ridge=ridge,
         test_alpha=test_alpha,
+    )
+
+
+def _checked_weights(weights: object) -> Weights | None:
+    """Weights of positions; a TypeError unless they are a function or left out."""
+    if weights is None or callable(weights):
+        return weights
+    raise TypeError(
+        "weights must be a function of context lengths over dimension, such as lambda a: a, got "
+        f"{weights!r}; those of AllPositions are of integers"
     )
 
 
@@ -338,7 +360,9 @@ class Solution:
         return icl, icl - 2 * own + square * self.own_square
 
 
-def _errors(normalization: str, counts: Counts, **arguments: Any) -> AllPositionErrors:
+def _errors(
+    normalization: str, counts: Counts, weights: Weights | None, **arguments: Any
+) -> AllPositionErrors:
     """Errors of every point of the arguments."""
     _, values = checked(
         systems="numpy",
@@ -354,7 +378,9 @@ def _errors(normalization: str, counts: Counts, **arguments: Any) -> AllPosition
     for place in range(points.alpha.size):
         point = {name: float(array[place]) for name, array in vars(points).items()}
         test_alpha = point.pop("test_alpha")
-        solution = solve_positions(normalization=normalization, counts=counts, **point)
+        solution = solve_positions(
+            normalization=normalization, counts=counts, weights=weights, **point
+        )
         found[:, place] = _fields(solution, normalization, point, test_alpha)
     return AllPositionErrors(*(field.reshape(shape)[()] for field in found))
 
@@ -410,6 +436,7 @@ def solve_positions(
     ridge: float,
     normalization: str,
     counts: Counts,
+    weights: Weights | None = None,
     close: float = CLOSE,
 ) -> Solution:
     """Solve for the numbers of all positions, on grids that double until they agree.
@@ -421,6 +448,8 @@ def solve_positions(
     table: list[list[np.ndarray]] = []
     for doubling in range(_MOST_DOUBLINGS + 1):
         positions = _grid(alpha, alpha_min, rho, normalization, _CELLS * 2**doubling)
+        if weights is not None:
+            positions = replace(positions, weight=_shares(positions, weights))
         system = System(positions, rho, ridge, sequence_ratio, blocks)
         point = system.solve(point)
         row = _extrapolated(system.numbers(point, kappa), table)
@@ -473,6 +502,21 @@ def _grid(alpha: float, alpha_min: float, rho: float, normalization: str, cells:
     nesting = np.tril(np.repeat(shares[:, None], cells, axis=1), -1) + np.diag(shares / 2)
     weights = widths / (alpha - alpha_min)
     return Positions(places, widths, weights, factors, (1 + rho) / places, nesting)
+
+
+def _shares(positions: Positions, weights: Weights) -> np.ndarray:
+    """Shares of the loss of the cells of a grid, for weights that are a function.
+
+    Raises
+    ------
+    ValueError
+        If they are no finite numbers > 0, one for each position.
+    """
+    values = parse_array("weights", weights(positions.place.copy()), positions.place.shape)
+    if np.any(values <= 0):
+        raise ValueError(f"weights must be > 0, got {values[values <= 0][0]:g}")
+    shares = positions.width * values
+    return shares / np.sum(shares)
 
 
 @dataclass(frozen=True)

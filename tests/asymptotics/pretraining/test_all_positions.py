@@ -5,9 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 from scipy.integrate import dblquad, quad
 from sequence_runs import mean_of_runs
 
+import iclimit
 from iclimit.asymptotics.pretraining import (
     all_position_errors,
     balanced_position_errors,
@@ -233,3 +235,78 @@ def test_wrong_positions():
         setting = setting_of(2, 0.5, 2, 0.1, 0.1, 1, "mean") | change
         with pytest.raises(ValueError, match=message):
             all_position_errors(**setting)
+
+
+# Weights of positions in tests: the later ones count more, or less.
+GROWING = {"weights": lambda a: a}
+FALLING = {"weights": lambda a: 1 / (0.2 + a) ** 2}
+
+
+@pytest.mark.parametrize("weighted", [GROWING, FALLING], ids=["growing", "falling"])
+@pytest.mark.parametrize(("normalization", "first"), [("mean", 0.5), ("length", 0.0)])
+def test_weighted_rate_with_infinite_data(weighted, normalization, first):
+    """The best rate for known laws of prompts, as integrals over the positions."""
+    last = 2.0
+    rho = 0.1
+    ridge = 0.2
+    weights = weighted["weights"]
+    whole = quad(weights, first, last)[0]
+
+    def mean(function):
+        return quad(lambda a: weights(a) * function(a), first, last)[0] / whole
+
+    def factor(a):
+        return 1.0 if normalization == "mean" else a / last
+
+    squares = mean(lambda a: factor(a) ** 2 * (1 + (1 + rho) / a))
+    best = mean(factor) / (ridge + squares)
+    errors = all_position_errors(
+        sequence_ratio=[2000, 4000],
+        alpha=last,
+        alpha_min=first,
+        rho=rho,
+        ridge=ridge,
+        normalization=normalization,
+        **weighted,
+    )
+    exact = {"rate": best, "icl": rho + (1 - best) ** 2 + best**2 * (1 + rho) / last}
+    for name, value in exact.items():
+        few, many = getattr(errors, name)
+        assert 2 * many - few == pytest.approx(value, rel=1e-5)  # the rest is of order 1/nu^2
+
+
+def test_weights_are_those_of_runs_of_many_dimensions():
+    """Equations at integers, with the same weights, approach the limit as 1/d."""
+    point = {"alpha": 1.5, "alpha_min": 0.5, "kappa": 1.0, "rho": 0.1, "ridge": 0.2}
+    theory = all_position_errors(sequence_ratio=1.0, **point, weights=lambda a: a**2)
+    found = []
+    for dim in (32, 64):
+        run = iclimit.Point(sequence_ratio=1.0, **point).at(dim)
+        seen = run.loss.positions(run.problem.context)
+        loss = iclimit.AllPositions(run.loss.first, tuple((seen / dim) ** 2))
+        found.append(iclimit.predict(run.with_(loss=loss)).icl.mean)
+    near, far = (value / float(theory.icl) - 1 for value in found)
+    assert abs(2 * far - near) < 0.003  # what is left is of order 1/d^2
+    assert abs(far) > abs(2 * far - near)
+    equal = all_position_errors(sequence_ratio=1.0, **point)
+    assert abs(float(equal.icl / theory.icl) - 1) > 0.02
+
+
+def test_equal_weights_are_the_default():
+    point = {"sequence_ratio": 2, "alpha": 2, "alpha_min": 0.5, "kappa": 1, "rho": 0.1}
+    for function in (all_position_errors, balanced_position_errors):
+        default = function(**point, ridge=0.1)
+        equal = function(**point, ridge=0.1, weights=lambda a: np.full(a.shape, 3.0))
+        assert float(equal.icl) == pytest.approx(float(default.icl), rel=1e-7)
+        assert float(equal.training) == pytest.approx(float(default.training), rel=1e-7)
+
+
+def test_wrong_weights_are_refused():
+    point = {"sequence_ratio": 2, "alpha": 2, "alpha_min": 0.5, "rho": 0.1, "ridge": 0.1}
+    type_error("weights must be a function", all_position_errors, **point, weights=(1, 2))
+    for wrong, message in (
+        (lambda a: a - 1, "weights must be > 0"),
+        (lambda a: 0 * a + math.nan, "weights must be finite"),
+        (lambda _: 1.0, "weights must"),
+    ):
+        value_error(message, all_position_errors, **point, weights=wrong)
