@@ -97,9 +97,7 @@ def add_attention(
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
-    seen_by = None
-    if causal:
-        seen_by = np.arange(source) <= np.arange(start, start + asking)[:, None]
+    seen_by = _before(start, asking, source) if causal else None
     mixed, back_mixed = _mix(
         _split(queries, heads), _split(keys, heads), _split(values, heads), kind, seen_by
     )
@@ -119,6 +117,11 @@ def add_attention(
         return by_state, of_output | of_query | of_key | of_value | of_norm
 
     return state[:, start:, :] + change, back
+
+
+def _before(start: int, asking: int, source: int) -> np.ndarray:
+    """Which of the first ``source`` tokens each asking one sees, (asking, source)."""
+    return np.arange(source) <= np.arange(start, start + asking)[:, None]
 
 
 def _mix(
