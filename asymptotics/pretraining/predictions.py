@@ -71,6 +71,7 @@ def predict(
     """
     check_flag("spread", spread)
     check_is_experiment(run)
+    _check_scales(run)
     if spread:
         _check_scatter(run)
     if isinstance(run.loss, AllPositions):
@@ -85,6 +86,17 @@ def predict(
     if not spread:
         return prediction
     return replace(prediction, scatter=predicted_spread(run, rng=rng))
+
+
+def _check_scales(run: Experiment) -> None:
+    """Refuse elliptical inputs: their leverages at finite size are known in the limit only."""
+    for law in (run.problem, run.tests.problem):
+        if law.scale_law is not None:
+            raise ValueError(
+                f"scale_law must be None here, got {law.scale_law!r}: with elliptical inputs the "
+                "corrections of order 1/d are not known; iclimit.pretraining.elliptical_errors "
+                "has the limit, and iclimit.sample draws runs"
+            )
 
 
 def _check_scatter(run: Experiment) -> None:

@@ -4,10 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuse
 from scipy.integrate import quad
 from scipy.stats import chi2
 
-from iclimit import Experiment, Problem, Ridge, icl_error, idg_error, sample, sample_prompts
+from iclimit import (
+    Experiment,
+    Problem,
+    Ridge,
+    icl_error,
+    idg_error,
+    predict,
+    sample,
+    sample_prompts,
+)
 from iclimit.asymptotics.pretraining.elliptical import _Scale
 from iclimit.pretraining import elliptical_errors
 from iclimit.scale_laws import parse_scale_law
@@ -164,3 +174,9 @@ def test_a_run_states_its_scales():
     assert law.limit["scale_law"] == TWO
     assert Problem(6, 12, scale_law="student:8").scale_law == ("student", 8.0)
     assert sample(run, rng=0).icl.mean > 0
+
+
+def test_finite_size_is_refused_with_its_reason():
+    problem = Problem(8, 16, tasks=8, noise_variance=0.1, scale_law=("student", 10.0))
+    run = Experiment(problem, prompts=64)
+    refuse("with elliptical inputs the corrections of order 1/d are not known", predict, run)

@@ -618,6 +618,14 @@ def _training_notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
         yield "Rows that differ in the position alone are taken to be the same runs."
 
 
+def _accuracy_notes(runs: Sequence[MeasuredRun]) -> Iterator[str]:
+    """What was assumed of accuracies."""
+    if any(run.estimator == ACCURACY for run in runs):
+        yield "Accuracies are compared with simulated runs."
+        if any(run.estimator != ACCURACY for run in runs):
+            yield "Errors and accuracies of the same runs count as independent."
+
+
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
     """What was assumed, in sentences."""
     runs = [row.run for row in rows]
@@ -628,11 +636,8 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
     yield from _training_notes(runs)
+    yield from _accuracy_notes(runs)
     attention = [run for run in runs if run.learned]
-    if any(run.estimator == ACCURACY for run in runs):
-        yield "Accuracies are compared with simulated runs."
-        if any(run.estimator != ACCURACY for run in runs):
-            yield "Errors and accuracies of the same runs count as independent."
     if attention and not any(run.ridge for run in attention):
         yield "The ridge is 0."
     if any(run.estimator == "ridge" and run.penalty is None for run in runs):
