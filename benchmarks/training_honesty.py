@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.training_honesty --seed S`` from the root of the repository draws 60
 settings of gradient flow and 60 of gradient descent, simulates 40 runs of each and compares their
-mean errors with predictions: 6 CPU minutes.  To be a test of the code, S is taken after the last
+mean errors with predictions: 3 CPU minutes.  To be a test of the code, S is taken after the last
 change of it.  The comparison is ``benchmarks/training_honesty.csv``, its summary
 ``benchmarks/training_honesty.txt``.
 

@@ -479,7 +479,7 @@ def _integrated(math_: ArrayMath, time: Value, at: Setting) -> tuple[Value, ...]
     second = RidgePoint(**{name: xp.concat([part, xp.conj(part)]) for name, part in upper.items()})
     # The integrals are real: the other half of the first contour doubles the real part.
     pairs = 2 * np.outer(weights, np.concatenate([weights, weights.conj()]))
-    together = max(1, PAIRS // (2 * NODES * time.shape[0]))
+    together = max(1, PAIRS // (2 * NODES * max(1, time.shape[0])))
     parts = []
     for start in range(0, NODES, together):
         rows = slice(start, min(start + together, NODES))

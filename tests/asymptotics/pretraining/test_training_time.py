@@ -223,6 +223,10 @@ def test_arrays_of_the_standard_are_taken():
     np.testing.assert_allclose(np.asarray(found.icl), plain.icl, rtol=1e-12)
 
 
+def test_no_points_have_no_errors():
+    assert training_errors(time=[], tau=2.0, alpha=1.0, kappa=0.5, rho=0.1).icl.shape == (0,)
+
+
 def test_many_points_are_those_of_single_ones():
     taus = np.geomspace(0.1, 10, 300)
     times = np.array([[0.2], [math.inf]])
