@@ -71,16 +71,18 @@ def stable(run: Experiment, share: float) -> Experiment:
 
     That is a quarter to half of the largest stable one.
     """
+    way = run.training
+    assert isinstance(way, Descent)
     for halvings in range(MOST_HALVINGS):
-        rate = run.training.learning_rate / 2**halvings
-        slower = run.with_(training=replace(run.training, learning_rate=rate))
+        rate = way.learning_rate / 2**halvings
+        slower = run.with_(training=replace(way, learning_rate=rate))
         try:
             predict(slower, rng=3, draws=1, approach="moments")
         except ValueError as error:
             if "learning_rate" not in str(error):
                 raise
         else:
-            return run.with_(training=replace(run.training, learning_rate=share * rate))
+            return run.with_(training=replace(way, learning_rate=share * rate))
     raise ArithmeticError(f"no stable rate was found for {run!r}")
 
 

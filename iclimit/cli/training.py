@@ -35,8 +35,13 @@ def _network_flags(parser: OneLineParser) -> None:
     kinds = {"type": _parse_kinds, "choices": None, "metavar": "KIND,..."}
     add_flags(parser, AttentionNetwork, {"dim": None, "attention": kinds})
     batch = f"prompts in a step (default {BATCH}), or all prompts of L-BFGS"
-    changes: Changes = {"network": None, "problem": None, "snapshots": None, "batch": batch}
-    changes["loss"] = None
+    changes: Changes = {
+        "network": None,
+        "problem": None,
+        "snapshots": None,
+        "loss": None,
+        "batch": batch,
+    }
     add_flags(parser, train_network, changes)
     add_flag(parser, "repeats", text="number of independent trainings", default=1)
     add_recording(parser)
