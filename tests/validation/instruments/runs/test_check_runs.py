@@ -575,7 +575,11 @@ def test_nothing_is_guessed():
         ({"noise_variance": 0.1}, {}, "needs a column rho or noise_variance, only one of them"),
         ({"kappa": ...}, {}, "needs a column tasks or kappa"),
         ({"dim": ...}, {}, "needs a column dim, or dim among the parameters"),
-        ({"icl": ..., "icl_se": ...}, {}, "needs a column icl, idg, gap: what was measured"),
+        (
+            {"icl": ..., "icl_se": ...},
+            {},
+            "needs a column icl, idg, gap, accuracy, idg_accuracy: what was measured",
+        ),
         ({"icl_se": 0}, {}, "row 1: icl_se must be > 0 and finite, got 0"),
         ({"icl_sd": 1}, {}, "icl_se and icl_sd say the same: ignore one of them"),
         ({"icl_se": ..., "icl_sd": 0.1}, {}, "icl_sd needs a column runs"),
