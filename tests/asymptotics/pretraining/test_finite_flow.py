@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 import iclimit
-from iclimit import Descent, Flow, Point, Ridge
+from iclimit import Descent, Experiment, Flow, Point, Problem, Ridge
 from iclimit.asymptotics.pretraining import training_errors
-from iclimit.asymptotics.pretraining.finite_flow import Flowing, flow_errors, largest_eigenvalue
+from iclimit.asymptotics.pretraining.finite_flow import (
+    Flowing,
+    flow_errors,
+    heaviest_prompt,
+    largest_eigenvalue,
+)
 from iclimit.asymptotics.pretraining.finite_size import read_run
 from iclimit.asymptotics.pretraining.training_contours import descent_contour
 
@@ -101,6 +106,35 @@ def test_the_largest_eigenvalue_is_that_of_a_sample_covariance():
     sample = features.reshape(prompts, -1)
     top = np.linalg.eigvalsh(dim / prompts * sample.T @ sample)[-1]
     assert largest_eigenvalue(g, dim / prompts) == pytest.approx(top, rel=0.02)
+    for heaviest, within in ((1.5, 0.02), (8.0, 0.03)):
+        sample[0] *= math.sqrt(heaviest * np.sum(g) / np.sum(sample[0] ** 2))
+        top = np.linalg.eigvalsh(dim / prompts * sample.T @ sample)[-1]
+        assert largest_eigenvalue(g, dim / prompts, heaviest) == pytest.approx(top, rel=within)
+
+
+@pytest.mark.parametrize(("tau", "alpha", "task_law"), [(0.5, 1, "sphere"), (2, 0.5, "gaussian")])
+def test_few_runs_have_larger_eigenvalues(tau, alpha, task_law):
+    """Rates are refused from which one run of a hundred is unstable."""
+    dim, context, tasks, prompts = 12, round(12 * alpha), 9, round(144 * tau)
+    rng = np.random.default_rng(0)
+    tops = []
+    law = Problem(dim, context, tasks=tasks, noise_variance=0.1, task_law=task_law)
+    run = Experiment(law, prompts=prompts, training=Ridge(0.1))
+    for own in read_run(run, 0, 10).laws:
+        flow = Flowing(own, own, prompts, Flow(1.0))
+        g = np.linalg.eigvalsh(own.second)
+        limit = largest_eigenvalue(g, dim / prompts, heaviest_prompt(flow))
+        for _ in range(30):
+            w = own.tasks[rng.integers(tasks, size=prompts)]
+            x = rng.standard_normal((prompts, context, dim)) / math.sqrt(dim)
+            noise = math.sqrt(0.1) * rng.standard_normal((prompts, context))
+            y = np.einsum("nld,nd->nl", x, w) + noise
+            h = np.hstack([np.einsum("nl,nld->nd", y, x) * dim, np.sum(y**2, axis=1)[:, None]])
+            query = rng.standard_normal((prompts, dim)) / math.sqrt(dim)
+            features = np.einsum("ni,nj->nij", query, h / context).reshape(prompts, -1)
+            tops.append(np.linalg.norm(features, 2) ** 2 * dim / prompts / limit)
+    assert np.mean(np.array(tops) > 1) < 0.04
+    assert np.max(tops) > 0.75
 
 
 def test_one_step_is_that_of_the_moments():
