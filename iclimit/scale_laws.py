@@ -94,6 +94,8 @@ def _degrees(value: Any) -> float:
         degrees = float(value)
     except (TypeError, ValueError):
         raise _wrong(("student", value)) from None
+    if math.isinf(degrees) or math.isnan(degrees) or degrees <= 0:
+        raise _wrong(("student", value))
     if not degrees > HEAVIEST:
         raise ValueError(
             f"scale_law must be Student's with more than {HEAVIEST:g} degrees of freedom, got "

@@ -126,7 +126,7 @@ def pretrained_accuracy(
         As in `icl_error`; NumPy's numbers only.
     link : str, (str, number), (number, number) or callable
         Labels that it was trained on, as in `effective_labels`; classes by default.
-    flips : number or array in [0, 1/2)
+    flips : number or array in [0, 1], other than 1/2
         Probability that a label, in the context or of the query, has the other sign.
     metric : callable, optional
         What is measured in the place of the accuracy: a function of arrays of targets
@@ -181,7 +181,7 @@ def pretrained_accuracy(
     )
     pairs = label_pairs(math_, values, effective_labels(link, values.rho, flips=values.flips))
     with math_.quiet():
-        cosines = [_cosine(pair) for pair in pairs]
+        cosines = [math_.finish(_cosine(pair)) for pair in pairs]
     # Predictions in the sign of the labels: flips of more than half of them turn it.
     signs = np.sign(1 - 2 * values.flips)
     if metric is not None:
@@ -239,8 +239,8 @@ def _pairs(
 
 
 def _cosine(pair: Pair) -> Value:
-    """Correlation of z and f."""
-    return pair.mean / np.sqrt(pair.square)
+    """Correlation of z and f, which rounding may leave above 1."""
+    return np.minimum(pair.mean / np.sqrt(pair.square), 1.0)
 
 
 def _measured(metric: Metric, cosines: list[Value], flips: Value) -> PretrainedAccuracy:
@@ -278,8 +278,10 @@ def accurate_ridge(
 
     Parameters
     ----------
-    tau, alpha, kappa, rho, link, flips
+    tau, alpha, kappa, rho, link
         As in `pretrained_accuracy`.
+    flips : number or array in [0, 1/2)
+        Probability that a label has the other sign.
     objective : {"icl", "idg"}
         Whether on fresh tasks or on the pretraining tasks.
 
@@ -315,7 +317,13 @@ def accurate_ridge(
     """
     check_choice("objective", objective, ("icl", "idg"))
     math_, values = checked(
-        systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho, flips=flips
+        systems="numpy",
+        ranges={"flips": "[0, 0.5)"},
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        flips=flips,
     )
     shape, points = flattened(values)
     labels = effective_labels(link, points.rho, flips=points.flips)
@@ -332,7 +340,7 @@ def accurate_ridge(
         endless = value > missed(_SCAN[-1], *arguments) - _BETTER
         largest = np.where(endless, np.inf, xi * eta * labels.factor)
         ridge = np.where(better, largest, 0.0)
-        accuracy = 1 - np.arccos(np.sign(1 - 2 * points.flips) * np.maximum(-value, plain)) / np.pi
+        accuracy = math_.finish(1 - np.arccos(np.maximum(-value, plain)) / np.pi)
     return AccurateRidge(np.reshape(ridge, shape)[()], np.reshape(accuracy, shape)[()])
 
 

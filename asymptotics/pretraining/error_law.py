@@ -44,6 +44,12 @@ from iclimit.results import Result
 _END = 9.0
 _POINTS = 4000
 
+# Errors whose squares are in the range of float64.
+_ERRORS = (1e-150, 1e150)
+
+# A deviation of this share of the root of the error stands for none.
+_SHARP = 1e-9
+
 # Terms of the Poisson series of a logarithm, and the non-centrality from which its expansion for
 # large ones is within 1e-5.
 _TERMS = 300
@@ -179,13 +185,16 @@ def error_law(
     pair = label_pairs(math_, values, labels)[0 if objective == "icl" else 1]
     slope = (1 - 2 * values.flips) * link_moments(math_, own)[0]
     error = labels.factor * (1 + labels.rho - 2 * pair.mean + pair.square)
-    if not math.isfinite(error):
-        raise ValueError(f"ridge must leave a finite error, got {ridge!r}: it diverges")
+    if not _ERRORS[0] < error < _ERRORS[1]:
+        raise ValueError(
+            "tau, alpha, kappa, rho and ridge must leave an error that is finite and not 0, got "
+            f"the error {error:.3g}"
+        )
     if own.is_identity and values.flips == 0:
         return _law(np.zeros(1), np.ones(1), math.sqrt(error))
     variance = values.rho + labels.factor * max(pair.square - pair.mean**2, 0.0)
     offsets, weights = _given_targets(own, float(values.flips), float(slope * pair.mean))
-    return _law(offsets, weights, math.sqrt(variance))
+    return _law(offsets, weights, max(math.sqrt(variance), _SHARP * math.sqrt(error)))
 
 
 def _given_targets(link: Link, flips: float, fit: float) -> tuple[np.ndarray, np.ndarray]:

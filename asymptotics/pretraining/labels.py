@@ -152,7 +152,9 @@ def link_moments(math_: Namespace, link: Link) -> tuple[Value, Value]:
         )
     g = link_function(link)
     first = normal_mean(lambda z: z * g(z), link)
-    return math_.convert(first), math_.convert(normal_mean(lambda z: g(z) ** 2, link))
+    # Of a linear function the two differ by rounding.
+    second = max(normal_mean(lambda z: g(z) ** 2, link), first**2)
+    return math_.convert(first), math_.convert(second)
 
 
 def _identity(math_: Namespace, slope: float) -> tuple[Value, Value]:  # noqa: ARG001
@@ -233,9 +235,9 @@ def normal_mean(function: Callable[[Any], Any], link: Link) -> float:
     size = 0.0
     for lower, upper in pairwise(_ENDS):
         # With full output quad returns its warnings, instead of giving them.
-        value, error, *_ = quad(weighed, lower, upper, limit=_SUBDIVISIONS, full_output=1)
+        value, error, _, *warning = quad(weighed, lower, upper, limit=_SUBDIVISIONS, full_output=1)
         total += value
-        doubt += error
+        doubt += np.inf if warning and "divergent" in warning[0] else error
         size += abs(value)
     # What is beyond the last end counts as no more than the piece before it.
     doubt += abs(value)

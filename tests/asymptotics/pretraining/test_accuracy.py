@@ -165,3 +165,16 @@ def test_bad_arguments():
         accurate_ridge(tau=2, alpha=2, kappa=2, objective="accuracy")
     with pytest.raises(ValueError, match="learns nothing of such labels"):
         pretrained_accuracy(tau=2, alpha=2, kappa=2, flips=0.5)
+    with pytest.raises(ValueError, match=r"flips must be >= 0 and < 0.5, got 1"):
+        accurate_ridge(tau=2, alpha=2, kappa=2, flips=1)
+    with pytest.raises(ArithmeticError, match="too extreme"):
+        pretrained_accuracy(tau=1e-300, alpha=2, kappa=2)
+
+
+@pytest.mark.parametrize("kappa", [0.5, 1, math.inf])
+def test_nothing_is_missed_with_endless_prompts_and_contexts(kappa):
+    best = accurate_ridge(
+        tau=math.inf, alpha=math.inf, kappa=kappa, link="identity", objective="idg"
+    )
+    assert best.ridge == 0
+    assert best.accuracy == pytest.approx(1, abs=1e-7)

@@ -141,6 +141,8 @@ def test_simulated_errors():
     [
         (("student", 4), "E u\\^2 is infinite, so that contexts say nothing"),
         (("student", "many"), "scale_law must be"),
+        (("student", math.inf), "scale_law must be"),
+        (("student", -1), "scale_law must be"),
         (("cauchy", 5), "scale_law must be"),
         (((1.0, 2.0), (0.5, 0.6)), "scale_law must be"),
         (((-1.0, 2.0), (0.5, 0.5)), "of positive numbers"),

@@ -84,7 +84,12 @@ def test_simulated_prompts():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ridge": 0.0, "tau": 1}, "ridge must leave a finite error"),
+        (
+            {"ridge": 0.0, "tau": 1},
+            "ridge must leave an error that is finite and not 0, got .* inf",
+        ),
+        ({"rho": 0.0, "alpha": math.inf, "kappa": math.inf, "ridge": 0.0}, "got the error 0"),
+        ({"rho": 1e300}, "finite and not 0"),
         ({"link": (0.5, 1.0)}, "more than two moments count"),
         ({"objective": "mean"}, "objective must be one of"),
     ],
@@ -97,3 +102,14 @@ def test_bad_arguments(changes, message):
         law.quantile(1)
     with pytest.raises(ValueError, match="prompts must be"):
         law.relative_error(0)
+
+
+def test_classes_without_noise():
+    """Endless prompts, contexts and tasks: the prediction is the best linear one."""
+    endless = {"tau": math.inf, "alpha": math.inf, "kappa": math.inf, "rho": 0.0}
+    law = error_law(**endless, link="sign")
+    z = np.abs(np.random.default_rng(0).standard_normal(1_000_000))
+    errors = (1 - math.sqrt(2 / math.pi) * z) ** 2
+    assert law.mean == pytest.approx(1 - 2 / math.pi, rel=1e-5)
+    assert law.median == pytest.approx(np.median(errors), rel=5e-3)
+    assert law.log == pytest.approx(np.mean(np.log(errors)), abs=0.02)

@@ -145,3 +145,16 @@ def test_bad_labels(arguments, message):
 def test_moments_that_are_infinite():
     with pytest.raises(ArithmeticError, match="not finite"):
         normal_mean(lambda z: np.exp(z**2), parse_link("sign"))
+
+
+def test_a_linear_function_is_linear_labels():
+    labels = effective_labels(lambda z: z)
+    assert labels.rho == 0
+    point = {"tau": 2, "alpha": 2, "kappa": 2, "rho": 0, "ridge": 0.1}
+    assert icl_error(**point, link=lambda z: z) == pytest.approx(icl_error(**point), rel=1e-7)
+
+
+@pytest.mark.parametrize("link", [lambda z: 1 / z, lambda z: np.abs(z) ** -0.6 * np.sign(z)])
+def test_links_without_a_second_moment_are_refused(link):
+    with pytest.raises(ArithmeticError, match="moments of the link function are not finite"):
+        effective_labels(link)

@@ -418,6 +418,8 @@ def _accuracy_prediction(run: Experiment, theory: Theory) -> Prediction:
     """
     if run.dim > ACCURACY_DIM:
         raise ValueError(f"accuracies are simulated, up to d = {ACCURACY_DIM}")
+    if run.problem.has_linear_labels:
+        raise ValueError("accuracies are of labels with a link other than identity, or with flips")
     count = ACCURACY_NUMBERS // (run.prompts * run.dim)
     repeats = ACCURACY_RUNS[0] if theory.cheap else _between(ACCURACY_RUNS, count)
     # Rows that differ in noise, ridge or flips alone must not share their draws.
