@@ -32,7 +32,7 @@ from iclimit.checks import (
 from iclimit.links import parse_link
 from iclimit.losses import LAST_POSITION, AllPositions, LastPosition, Loss, RandomLength
 from iclimit.notation import Interval, explaining, ratios_of, sizes_of
-from iclimit.problem import Problem
+from iclimit.problem import Problem, check_few_outputs
 from iclimit.statement import canonical
 
 
@@ -306,7 +306,7 @@ _OF_PROBLEM: dict[str, Any] = {
 _OF_TESTS = {
     f"test_{name}": name
     for name in ("context", *_OF_PROBLEM)
-    if name not in ("task_covariance", "fresh_fraction", "shared_task")
+    if name not in ("task_covariance", "fresh_fraction", "shared_task", "outputs")
 } | {"test_rho": "noise_variance", "test_covariance": "task_covariance"}
 
 # Keywords for which None stands for what is left out.
@@ -401,6 +401,10 @@ class Experiment:
         if isinstance(self.training, SGD):
             self.training.steps(self.prompts)
         check_flag("balanced", self.balanced)
+        if self.problem.outputs != 1 and not isinstance(self.loss, LastPosition):
+            raise ValueError(
+                f"outputs must be 1 for {type(self.loss).__name__}, got {self.problem.outputs!r}"
+            )
         gates = parse_gates("gates", self.model.gates, self.problem.context)
         object.__setattr__(self, "model", replace(self.model, gates=gates))
         self.loss.positions(self.problem.context)
@@ -415,6 +419,11 @@ class Experiment:
         if test.problem.dim != self.problem.dim:
             raise ValueError(
                 f"test must have the dim of the run, {self.problem.dim}, got {test.problem.dim}"
+            )
+        if test.problem.outputs != self.problem.outputs:
+            raise ValueError(
+                f"test must have the outputs of the run, {self.problem.outputs}, got "
+                f"{test.problem.outputs}"
             )
         if test.problem.label_unit != self.problem.label_unit:
             raise ValueError(
@@ -450,12 +459,25 @@ class Experiment:
         return replace(test, gates=gates)
 
     @property
+    def ratios(self) -> dict[str, float]:
+        """Tau, alpha and kappa, where each output of a prompt counts as a prompt."""
+        sizes = {"prompts": self.prompts * self.problem.outputs, "context": self.problem.context}
+        return ratios_of(self.dim, sizes | {"tasks": self.problem.task_count})
+
+    @property
     def limit(self) -> dict[str, Any]:
-        """Parameters of the limit that are defined, as keywords of the theory, with tests."""
-        sizes: dict[str, float] = {"prompts": self.prompts, "context": self.problem.context}
-        sizes["tasks"] = self.problem.task_count
+        """Parameters of the limit that are defined, as keywords of the theory, with tests.
+
+        Each output of a prompt counts as a prompt, with the same ridge.
+
+        Raises
+        ------
+        ValueError
+            If outputs are more than a tenth of the dimension, or their labels have a mean.
+        """
+        check_few_outputs(self.problem)
         problem = self.tests.problem
-        found = ratios_of(self.dim, sizes) | {"rho": self.problem.limit["rho"]}
+        found = self.ratios | {"rho": self.problem.limit["rho"]}
         found |= self.problem.labels
         training = self.training
         if isinstance(training, Descent):

@@ -23,6 +23,9 @@ LinkLike: TypeAlias = "str | tuple[str, float] | tuple[float, float] | Link | Ca
 NAMES = ("identity", "sign", "relu", "cube", "tanh", "sin")
 SCALED = ("sin", "tanh")
 
+# Links that are odd, so that labels have mean 0 at every input.
+ODD = ("identity", "sign", "cube", "tanh", "sin")
+
 _ALLOWED = (
     f"one of {', '.join(NAMES)}; a name with a number, such as ('sin', 3.0); two moments "
     "(E z g(z), E g(z)^2); or a function"

@@ -34,7 +34,7 @@ from iclimit.checks import (
     parse_kernel,
     parse_tasks,
 )
-from iclimit.links import LinkLike, stored_link
+from iclimit.links import ODD, LinkLike, link_text, parse_link, stored_link
 from iclimit.notation import explaining, ratios_of
 from iclimit.scale_laws import ScaleLawLike, parse_scale_law
 from iclimit.units import Convention, get_convention
@@ -44,6 +44,9 @@ from iclimit.units import Convention, get_convention
 COORDINATE_VARIANCE = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}
 
 TASK_LAWS = ("sphere", "gaussian")
+
+# Least dimension for each of several outputs for which the theory counts them as prompts.
+DIM_PER_OUTPUT = 10
 
 # Link and flips of linear labels.
 _LINEAR = {"link": "identity", "flips": 0.0}
@@ -183,6 +186,10 @@ class Problem:
     scale_law : ("student", number) or (points, probabilities), optional
         Law of a scale u of mean 1 that is drawn for every token: inputs are :math:`\sqrt u` times
         Gaussian ones, as in `iclimit.pretraining.elliptical_errors`.
+    outputs : int >= 1
+        Number C of labels of a token.  Each output of a prompt has its own of the tasks and its
+        own noise.  All share the inputs, and one :math:`\Gamma` answers for all, trained on their
+        mean loss.  Errors are those of one output.
 
     Raises
     ------
@@ -225,10 +232,11 @@ class Problem:
     link: LinkLike = "identity"
     flips: float = 0.0
     scale_law: ScaleLawLike | None = None
+    outputs: int = 1
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
-        numbers += ["drift", "flips"]
+        numbers += ["drift", "flips", "outputs"]
         if self.scale is not None:
             numbers.append("scale")
         check_arguments(**{name: getattr(self, name) for name in numbers})
@@ -526,6 +534,44 @@ def check_linear(problem: Problem) -> None:
     """
     for name, value in problem.labels.items():
         raise ValueError(f"problem must have {name} = {_LINEAR[name]} here, got {value!r}")
+
+
+def check_one_output(problem: Problem) -> None:
+    """Check that tokens have one label.
+
+    Raises
+    ------
+    ValueError
+        If they have several.
+    """
+    if problem.outputs != 1:
+        raise ValueError(f"problem must have outputs = 1 here, got {problem.outputs!r}")
+
+
+def check_few_outputs(problem: Problem) -> None:
+    """Check that several outputs are such that the theory can count them as prompts.
+
+    Raises
+    ------
+    ValueError
+        If they are more than a tenth of the dimension, or their labels have a mean in common.
+    """
+    if problem.outputs == 1:
+        return
+    if problem.outputs * DIM_PER_OUTPUT > problem.dim:
+        raise ValueError(
+            f"outputs must be at most dim / {DIM_PER_OUTPUT} = {problem.dim / DIM_PER_OUTPUT:g} "
+            f"here, got {problem.outputs!r}: the theory counts the outputs of a prompt as "
+            "prompts, but they share its inputs, which changes errors in proportion to "
+            "outputs / dim; iclimit.sample draws such runs"
+        )
+    link = parse_link(problem.link)
+    if link.name not in ODD:
+        raise ValueError(
+            f"link must be one of {', '.join(ODD)} for several outputs here, got "
+            f"{link_text(link)}: labels whose mean over the tasks is not 0 have a part of their "
+            "context summaries and noise in common; iclimit.sample draws such runs"
+        )
 
 
 def check_problem(problem: Problem, *settings: str) -> None:

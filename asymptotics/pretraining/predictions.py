@@ -10,6 +10,7 @@ from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_e
 from iclimit.asymptotics.pretraining.finite_random_lengths import predicted_random_length_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
+from iclimit.asymptotics.pretraining.several_outputs import predicted_output_errors
 from iclimit.checks import Seed, check_flag
 from iclimit.experiment import SGD, Descent, Experiment, Flow, Ridge, check_is_experiment
 from iclimit.losses import AllPositions, LastPosition, RandomLength
@@ -44,7 +45,9 @@ def predict(
     Returns
     -------
     Prediction
-        Means of "icl" and "idg", and what they scatter by.  Of a run that is trained by a `Flow`,
+        Means of "icl" and "idg", and what they scatter by.  Errors are those of one output, where
+        there are several (their stated uncertainty: module
+        `iclimit.asymptotics.pretraining.several_outputs`).  Of a run that is trained by a `Flow`,
         `Descent` or `SGD`, or on a `RandomLength` or `AllPositions`, the scatter of single runs is
         not known, and neither are structured inputs and gates.
 
@@ -74,6 +77,8 @@ def predict(
     _check_scales(run)
     if spread:
         _check_scatter(run)
+    if run.problem.outputs > 1:
+        return predicted_output_errors(run, rng=rng, draws=draws, approach=approach)
     if isinstance(run.loss, AllPositions):
         return predicted_position_errors(run)
     if isinstance(run.loss, RandomLength):
@@ -107,3 +112,7 @@ def _check_scatter(run: Experiment) -> None:
             raise ValueError(f"spread must be False for {kind}: its scatter is not predicted")
     if not run.problem.has_linear_labels:
         raise ValueError("spread must be False for labels that are not linear")
+    if run.problem.outputs > 1:
+        raise ValueError(
+            "spread must be False for several outputs: their scatter is not predicted"
+        )

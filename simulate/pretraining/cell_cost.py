@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments
 from iclimit.experiment import Experiment, Ridge, check_loss, check_training
-from iclimit.problem import Problem
+from iclimit.problem import Problem, check_one_output
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
 from iclimit.simulate.pretraining.cells import TOLERANCE, check_experiment, simulate_errors
@@ -262,6 +262,7 @@ def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
     check_loss(run)
     check_arguments(repeats=repeats)
     problem = run.problem
+    check_one_output(problem)
     prompts = run.prompts
     dim = run.dim
     count = problem.task_count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,15 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
-from iclimit.experiment import SGD, Descent, Experiment, Flow, check_is_experiment
+from iclimit.experiment import (
+    SGD,
+    Descent,
+    Experiment,
+    Flow,
+    Ridge,
+    check_is_experiment,
+    check_training,
+)
 from iclimit.links import link_text
 from iclimit.losses import LastPosition
 from iclimit.problem import check_problem
@@ -65,6 +73,7 @@ _KNOWN = (
     "link",
     "flips",
     "scale_law",
+    "outputs",
 )
 
 # Test prompts per error where it is not exact.
@@ -272,7 +281,7 @@ def sample(
     Samples
         Errors per repeat with means, standard errors and correlation.  Where labels are not linear
         also "accuracy" and "idg_accuracy", the shares of queries whose prediction has the sign of
-        :math:`\langle w, x\rangle`.
+        :math:`\langle w, x\rangle`.  Errors are those of one output.
 
     Raises
     ------
@@ -380,7 +389,8 @@ def trained_models(
     laws = []
     for law, gates in ((problem, run.model.gates), (test.problem, test.gates)):
         weights = None if gates is None else arrays.asarray(gates)
-        laws.append(SummaryLaw(arrays, law, sampler, weights))
+        # All outputs have the same errors.
+        laws.append(SummaryLaw(arrays, replace(law, outputs=1), sampler, weights))
     train, fresh = laws
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
     method = choose_method(row_count(run), covariance_rank(problem.input_covariance, run.dim))
@@ -409,6 +419,8 @@ def check_experiment(run: Experiment) -> None:
         raise ValueError("run must not be balanced here: every prompt draws its task")
     check_problem(run.problem, *_KNOWN)
     check_problem(run.tests.problem, *_KNOWN)
+    if run.problem.outputs > 1:
+        check_training(run, Ridge)
     law = run.problem
     if law.task_set is not None and law.task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
@@ -456,10 +468,10 @@ def _chosen_sampler(run: Experiment, sampler: str) -> str:
 
 
 def _needs_tokens(run: Experiment) -> bool:
-    """Whether the law of summaries is not known: drift, or links or scales of ordered pairs."""
+    """Whether the law of summaries is not known: drift, outputs, ordered pairs of other laws."""
     for law, gates in ((run.problem, run.model.gates), (run.tests.problem, run.tests.gates)):
         plain = law.has_linear_labels and law.scale_law is None
-        if law.drift or (is_timed(law, gates) and not plain):
+        if law.drift or law.outputs > 1 or (is_timed(law, gates) and not plain):
             return True
     return False
 
@@ -478,5 +490,4 @@ def _parameters(run: Experiment) -> dict[str, Any]:
     for name, value in stated.items():
         if np.ndim(value):
             stated[name] = fingerprint(np.asarray(value))
-    limit = run.limit
-    return stated | {name: limit[name] for name in ("tau", "alpha", "kappa")}
+    return stated | run.ratios

@@ -1,4 +1,4 @@
-r"""Rows that a run learns from: one for each prompt, or one for each position of each sequence.
+r"""Rows that a run learns from: one for each prompt, output, or position of each sequence.
 
 The loss :math:`\frac1n\sum_\mu\sum_l u_l\,(y_{l+1} - x_{l+1}^\top\Gamma h_l)^2` of n sequences
 is the mean squared error on all rows (query, context summary, label) if the query and the label of
@@ -14,7 +14,13 @@ from iclimit.experiment import SGD, Experiment
 from iclimit.losses import AllPositions, LastPosition, RandomLength
 from iclimit.problem import check_problem
 from iclimit.simulate.arrays import Array, Backend, Generator
-from iclimit.simulate.prompts.sampling import Prompts, draw_prompts
+from iclimit.simulate.prompts.sampling import (
+    Prompts,
+    context_summary,
+    draw_prompts,
+    draw_tokens,
+    label_prompts,
+)
 from iclimit.simulate.prompts.summaries import TOKEN_BLOCK, Drawn, SummaryLaw
 from iclimit.statement import canonical
 
@@ -52,7 +58,7 @@ def row_count(run: Experiment) -> int:
     """Number of rows that a run learns from."""
     if isinstance(run.loss, AllPositions):
         return run.prompts * len(_counted(run)[0])
-    return run.prompts
+    return run.prompts * run.problem.outputs
 
 
 def draw_rows(
@@ -64,12 +70,14 @@ def draw_rows(
     ----------
     run : Experiment
     law : SummaryLaw
-        Of its training prompts.
+        Of its training prompts, of one output.
     generator : Generator
         Of the backend of the law.
     task_set : array (k, d), optional
-        Tasks to choose from; None for a fresh task in every prompt.
+        Tasks to choose from; None for a fresh task in every prompt and output.
     """
+    if run.problem.outputs > 1:
+        return _of_outputs(run, law, generator, task_set)
     if isinstance(run.loss, LastPosition):
         return law.draw(generator, run.prompts, task_set)
     if isinstance(run.loss, RandomLength):
@@ -107,6 +115,33 @@ def _of_random_lengths(
             x, h, y = own.draw(generator, until - below, task_set)
             parts.append((x, length_factor(run, length) * h, y))
         below = until
+    return (
+        xp.concat([x for x, _, _ in parts]),
+        xp.concat([h for _, h, _ in parts]),
+        xp.concat([y for _, _, y in parts]),
+    )
+
+
+def _of_outputs(
+    run: Experiment, law: SummaryLaw, generator: Generator, task_set: Array | None
+) -> Drawn:
+    """Rows of the outputs of prompts, which share inputs, each with its own task and noise."""
+    xp = law.backend.xp
+    outputs = run.problem.outputs
+    block = max(1, TOKEN_BLOCK // ((run.problem.context + 1) * run.dim * outputs))
+    parts = []
+    for start in range(0, run.prompts, block):
+        size = min(block, run.prompts - start)
+        count = size * outputs
+        if task_set is None:
+            tasks = law.fresh_tasks(generator, count)
+        else:
+            chosen = generator.integers(0, task_set.shape[0], size=count)
+            tasks = xp.take(task_set, chosen, axis=0)
+        inputs = xp.repeat(draw_tokens(law.problem, law.backend, generator, size), outputs, axis=0)
+        variance = xp.full((count,), float(run.problem.noise_variance))
+        drawn = label_prompts(law.problem, law.backend, generator, inputs, tasks, variance)
+        parts.append((drawn.query, context_summary(drawn, law.gates), drawn.query_label))
     return (
         xp.concat([x for x, _, _ in parts]),
         xp.concat([h for _, h, _ in parts]),

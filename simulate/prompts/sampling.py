@@ -16,7 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_memory, check_shape
-from iclimit.problem import NoiseLaw, Problem
+from iclimit.problem import NoiseLaw, Problem, check_one_output
 from iclimit.scale_laws import ScaleLawLike, parse_scale_law
 from iclimit.simulate.arrays import (
     Array,
@@ -183,6 +183,12 @@ def draw_prompts(
         variance = xp.full((count,), float(problem.noise_variance))
     if tasks is None:
         tasks = draw_tasks(problem, backend, generator, count)
+    x = draw_tokens(problem, backend, generator, count)
+    return label_prompts(problem, backend, generator, x, tasks, variance)
+
+
+def draw_tokens(problem: Problem, backend: Backend, generator: Generator, count: int) -> Array:
+    """Draw the inputs of pairs and queries, (count, context + 1, dim)."""
     x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
     if np.ndim(problem.correlation):
         root = kernel_root(problem.kernel)
@@ -192,7 +198,7 @@ def draw_prompts(
         fresh = math.sqrt(1 - problem.correlation**2)
         for token in range(1, problem.context + problem.correlated_query):
             x[:, token, :] = problem.correlation * x[:, token - 1, :] + fresh * x[:, token, :]
-    return label_prompts(problem, backend, generator, x, tasks, variance)
+    return x
 
 
 def label_prompts(
@@ -203,7 +209,14 @@ def label_prompts(
     tasks: Array,
     variance: Array,
 ) -> Prompts:
-    """Prompts of inputs (n, context + 1, dim), tasks (n, dim) and noise of variances (n,)."""
+    """Prompts of inputs (n, context + 1, dim), tasks (n, dim) and noise of variances (n,).
+
+    Raises
+    ------
+    ValueError
+        If tokens have several labels.
+    """
+    check_one_output(problem)
     if problem.drift:
         y = backend.xp.sum(x * _drifting_tasks(problem, backend, generator, tasks), axis=2)
     else:
