@@ -114,10 +114,8 @@ def test_strict_arrays():
 
 def test_one_output_is_the_option_left_out():
     settings = {"tasks": 4, "noise_variance": 0.1, "task_law": "sphere"}
-    run, stated = (
-        Experiment(Problem(6, 8, **settings, **more), prompts=50, training=Ridge(0.1))
-        for more in ({}, {"outputs": 1})
-    )
+    run = Experiment(Problem(6, 8, **settings), prompts=50, training=Ridge(0.1))
+    stated = run.with_(problem=Problem(6, 8, **settings, outputs=1))
     assert run == stated
     assert run.statement() == stated.statement()
     assert np.array_equal(sample(run, rng=3).samples, sample(stated, rng=3).samples)
