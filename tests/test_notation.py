@@ -56,6 +56,7 @@ def test_every_row_of_the_notation_is_used():
     used = {p.name for function, _ in FUNCTIONS.values() for p in parameters_of(function)}
     used |= {name for each in QUANTITIES.values() for name in (*each.parameters, *each.optional)}
     used |= set(inspect.signature(Simulation).parameters)
+    used |= set(inspect.signature(iclimit.Problem).parameters)
     assert used >= PARAMETERS.keys(), f"not used: {', '.join(PARAMETERS.keys() - used)}"
 
 

@@ -191,12 +191,10 @@ def _contour(flow: Flowing, g: np.ndarray, share: float) -> list[Branch]:
     if isinstance(training, Flow):
         return flow_contour(training.time)
     step = 2 * training.learning_rate / flow.dim
-    bulk = largest_eigenvalue(g, share)
+    rate = flow.dim * (1 + training.momentum)
+    edge = rate / (largest_eigenvalue(g, share) + training.ridge)
     rarely = largest_eigenvalue(g, share, heaviest_prompt(flow))
-    edge, safe = (
-        flow.dim * (1 + training.momentum) / (largest + training.ridge)
-        for largest in (bulk, rarely)
-    )
+    safe = rate / (rarely + training.ridge)
     allowed = min(STABLE * edge, safe)
     if training.learning_rate > allowed:
         raise ValueError(
