@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
@@ -211,7 +211,7 @@ def heaviest_prompt(flow: Flowing) -> float:
     """
     summaries = quadratic_form_variance(flow.train, np.eye(flow.dim + 1))
     spread = math.sqrt(math.log((1 + summaries) * (1 + 2 / flow.dim)))
-    return math.exp(spread * float(norm.isf(UNSTABLE_RUNS / flow.prompts)) - spread**2 / 2)
+    return math.exp(-spread * float(ndtri(UNSTABLE_RUNS / flow.prompts)) - spread**2 / 2)
 
 
 def largest_eigenvalue(g: np.ndarray, share: float, heaviest: float = 1.0) -> float:
