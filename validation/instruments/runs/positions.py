@@ -23,8 +23,9 @@ from iclimit.validation.instruments.reading import Table
 # Columns that say where errors were measured, and what the loss and the summaries are.
 POSITIONS = ("position", "first_position", "normalization")
 
-# Range of positions.  An empty context teaches nothing: there the error is 1 + rho.
-PLACES = "[1, 1e9]"
+# Range of positions, all of which up to the largest are predicted.  An empty context teaches
+# nothing: there the error is 1 + rho.
+PLACES = "[1, 1e5]"
 
 # Relative uncertainty of errors for Gaussian tasks, times d, beside that for tasks of fixed norm:
 # they differ by 1 to 4 % at d = 8 and by 1.5 % at d = 12.
