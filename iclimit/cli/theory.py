@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output
-from iclimit.cli.values import expects, parse_values
+from iclimit.cli.values import parse_law, parse_values
 from iclimit.cli.verbs import verb
 from iclimit.tables import TABLES
 
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
 # Arguments of a learning rate that take many values.
 AXES = ("context", "dim", "noise_variance", "task_variance")
-
-
-@expects("be a law or two moments m2,m4")
-def parse_law(text: str) -> str | tuple[float, float]:
-    """Parse the name of a law, or its second and fourth moment."""
-    if "," not in text:
-        return text
-    second, fourth = text.split(",")
-    return float(second), float(fourth)
 
 
 def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:

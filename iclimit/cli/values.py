@@ -183,13 +183,21 @@ def parse_share(text: str) -> float:
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
-@expects("be a link such as sign or sin:3, or two moments m1,m2")
-def parse_link_text(text: str) -> str | tuple[float, float]:
-    """Parse the name of a link, perhaps with a number, or two moments."""
-    if "," not in text:
-        return text
-    first, second = text.split(",")
-    return float(first), float(second)
+def _word_or_moments(form: str) -> Callable[[str], str | tuple[float, float]]:
+    """Return the parser of a word, or of two moments in its place."""
+
+    @expects(form)
+    def parse(text: str) -> str | tuple[float, float]:
+        if "," not in text:
+            return text
+        first, second = text.split(",")
+        return float(first), float(second)
+
+    return parse
+
+
+parse_law = _word_or_moments("be a law or two moments m2,m4")
+parse_link_text = _word_or_moments("be a link such as sign or sin:3, or two moments m1,m2")
 
 
 @expects("look like 90s, 10m, 1.5h or 30d")
