@@ -216,26 +216,50 @@ class _Rows:
             sums += [sigma * sigma, sigma * cross.T, cross * cross]
         return sums / DRAWS
 
-    def changes(self, g: np.ndarray, theta: complex) -> _Change:
-        """First-order changes of M, T and E_y by another row of the same inputs."""
-        scale = len(self.tasks) / self.count
-        squares, mixed, crosses = self.overlaps
-        square = scale**2 * (g @ squares @ g)
-        more = theta**3 * square
-        M = more * self.summaries - theta**2 * scale * (squares @ g)
-        T = more * self.tasks - theta**2 * scale * (mixed @ g)
-        E = more * self.label - theta**2 / self.count * np.sum(g @ crosses)
-        # Rows of one task, beyond the second order.
-        alike = self.summaries - (self.rho - self.shared_rho) * self.shape
-        overlap = scale * np.sum(g * alike)
-        determinant = theta**-2 - overlap**2
-        diagonal = (1 / (theta * determinant) - theta - theta**3 * overlap**2) / self.task_count
-        beside = (theta**2 * overlap - overlap / determinant) / self.task_count
-        common = float(np.mean(self.tasks)) + self.shared_rho
+    def changes(self, resolvent: np.ndarray, theta: complex) -> _Change:
+        """First-order changes of M, T and E_y by another row of the same inputs.
+
+        Parameters
+        ----------
+        resolvent : ndarray (d,)
+            Eigenvalues of g (module docstring).
+        theta : complex
+            Weight of a row, 1/(1 + b).
+        """
+        change = self._by_any_row(resolvent, theta)
+        return self._with_rows_of_one_task(change, resolvent, theta)
+
+    def _by_any_row(self, resolvent: np.ndarray, theta: complex) -> _Change:
+        """Changes by a row of any task, to second order in the overlap."""
+        per_row = len(self.tasks) / self.count
+        sigma_squares, sigma_crosses, cross_squares = self.overlaps
+        mean_square_overlap = per_row**2 * (resolvent @ sigma_squares @ resolvent)
+        own = theta**3 * mean_square_overlap
+        shared = theta**2 * per_row
+        shared_labels = theta**2 / self.count * np.sum(resolvent @ cross_squares)
         return _Change(
-            M + diagonal * self.summaries + beside * alike,
-            T + (diagonal + beside) * self.tasks,
-            E + diagonal * self.label + beside * common,
+            own * self.summaries - shared * (sigma_squares @ resolvent),
+            own * self.tasks - shared * (sigma_crosses @ resolvent),
+            own * self.label - shared_labels,
+        )
+
+    def _with_rows_of_one_task(
+        self, change: _Change, resolvent: np.ndarray, theta: complex
+    ) -> _Change:
+        """Changes with those beyond the second order, by one row in k that has the same task."""
+        common_summaries = self.summaries - (self.rho - self.shared_rho) * self.shape
+        common_label = float(np.mean(self.tasks)) + self.shared_rho
+        overlap = len(self.tasks) / self.count * np.sum(resolvent * common_summaries)
+        # (I + B)^-1 of two rows has `inverse_own` on its diagonal and `inverse_shared` beside it.
+        determinant = theta**-2 - overlap**2
+        inverse_own = 1 / (theta * determinant)
+        inverse_shared = -overlap / determinant
+        own = (inverse_own - theta - theta**3 * overlap**2) / self.task_count
+        shared = (inverse_shared + theta**2 * overlap) / self.task_count
+        return _Change(
+            change.M + own * self.summaries + shared * common_summaries,
+            change.T + (own + shared) * self.tasks,
+            change.E + own * self.label + shared * common_label,
         )
 
 
