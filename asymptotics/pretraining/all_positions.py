@@ -336,6 +336,49 @@ def balanced_counts(sequence_ratio: float, kappa: float) -> list[tuple[float, fl
 
 
 @dataclass(frozen=True)
+class PositionsPoint:
+    """A point of the limit, as single numbers."""
+
+    alpha: float
+    alpha_min: float
+    kappa: float
+    rho: float
+    normalization: str
+    sequence_ratio: float = 1.0
+    ridge: float = 0.0
+
+    def trained_means(self) -> tuple[float, float, float]:
+        """Means of p, p^2 and p^2 q over the positions that are trained on."""
+        first = self.alpha_min
+        last = self.alpha
+        v = 1 + self.rho
+        if self.normalization == "mean":
+            return 1.0, 1.0, v * math.log(last / first) / (last - first)
+        mean = (last + first) / (2 * last)
+        return mean, (last**2 + last * first + first**2) / (3 * last**2), v * mean / last
+
+    def grid(self, cells: int) -> Positions:
+        """Midpoints of cells: equal ones in log a for means, otherwise in a."""
+        alpha = self.alpha
+        alpha_min = self.alpha_min
+        middles = (np.arange(cells) + 0.5) / cells
+        if self.normalization == "mean":
+            ratio = alpha / alpha_min
+            places = alpha_min * ratio**middles
+            widths = 2 * places * math.sinh(math.log(ratio) / (2 * cells))
+            factors = np.ones(cells)
+            shares = 1 / places
+        else:
+            places = alpha_min + (alpha - alpha_min) * middles
+            widths = np.full(cells, (alpha - alpha_min) / cells)
+            factors = places / alpha
+            shares = np.full(cells, 1 / alpha)
+        nesting = np.tril(np.repeat(shares[:, None], cells, axis=1), -1) + np.diag(shares / 2)
+        weights = widths / (alpha - alpha_min)
+        return Positions(places, widths, weights, factors, (1 + self.rho) / places, nesting)
+
+
+@dataclass(frozen=True)
 class Solution:
     """Numbers that give the error at every position."""
 
@@ -378,10 +421,9 @@ def _errors(
     for place in range(points.alpha.size):
         point = {name: float(array[place]) for name, array in vars(points).items()}
         test_alpha = point.pop("test_alpha")
-        solution = solve_positions(
-            normalization=normalization, counts=counts, weights=weights, **point
-        )
-        found[:, place] = _fields(solution, normalization, point, test_alpha)
+        setting = PositionsPoint(**point, normalization=normalization)
+        solution = solve_positions(setting, counts, weights)
+        found[:, place] = _fields(solution, setting, test_alpha)
     return AllPositionErrors(*(field.reshape(shape)[()] for field in found))
 
 
@@ -400,57 +442,33 @@ def check_first(alpha_min: np.ndarray, alpha: np.ndarray, normalization: str) ->
         )
 
 
-def _fields(
-    solution: Solution, normalization: str, point: dict[str, float], test_alpha: float
-) -> tuple[Value, ...]:
+def _fields(solution: Solution, point: PositionsPoint, test_alpha: float) -> tuple[Value, ...]:
     """Fields of the result at a point."""
-    rho = point["rho"]
-    last = point["alpha"]
-    factor = 1.0 if normalization == "mean" else test_alpha / last
+    rho = point.rho
+    factor = 1.0 if point.normalization == "mean" else test_alpha / point.alpha
     tested = solution.errors(rho, factor, factor**2, factor**2 * (1 + rho) / test_alpha)
-    means = trained_means(normalization, last, point["alpha_min"], rho)
-    averaged = solution.errors(rho, *means)
+    averaged = solution.errors(rho, *point.trained_means())
     numbers = (solution.training, solution.rate, solution.variance, solution.response)
     return (*tested, *averaged, *numbers)
 
 
-def trained_means(
-    normalization: str, last: float, first: float, rho: float
-) -> tuple[float, float, float]:
-    """Means of p, p^2 and p^2 q over the positions that are trained on."""
-    v = 1 + rho
-    if normalization == "mean":
-        return 1.0, 1.0, v * math.log(last / first) / (last - first)
-    mean = (last + first) / (2 * last)
-    return mean, (last**2 + last * first + first**2) / (3 * last**2), v * mean / last
-
-
 @lru_cache(maxsize=4096)
 def solve_positions(
-    *,
-    sequence_ratio: float,
-    alpha: float,
-    alpha_min: float,
-    kappa: float,
-    rho: float,
-    ridge: float,
-    normalization: str,
-    counts: Counts,
-    weights: Weights | None = None,
-    close: float = CLOSE,
+    setting: PositionsPoint, counts: Counts, weights: Weights | None = None, close: float = CLOSE
 ) -> Solution:
     """Solve for the numbers of all positions, on grids that double until they agree.
 
     ``close`` is the relative difference of the two best extrapolations that ends the doubling.
     """
-    blocks = counts(sequence_ratio, kappa)
+    kappa = setting.kappa
+    blocks = counts(setting.sequence_ratio, kappa)
     point = None
     table: list[list[np.ndarray]] = []
     for doubling in range(_MOST_DOUBLINGS + 1):
-        positions = _grid(alpha, alpha_min, rho, normalization, _CELLS * 2**doubling)
+        positions = setting.grid(_CELLS * 2**doubling)
         if weights is not None:
             positions = replace(positions, weight=_shares(positions, weights))
-        system = System(positions, rho, ridge, sequence_ratio, blocks)
+        system = System(positions, setting.rho, setting.ridge, setting.sequence_ratio, blocks)
         point = system.solve(point)
         row = _extrapolated(system.numbers(point, kappa), table)
         if math.isinf(row[0][1]):
@@ -483,25 +501,6 @@ def _extrapolated(numbers: np.ndarray, table: list[list[np.ndarray]]) -> list[np
         for order, coarser in enumerate(table[-1], start=1):
             row.append(row[-1] + (row[-1] - coarser) / (4**order - 1))
     return row
-
-
-def _grid(alpha: float, alpha_min: float, rho: float, normalization: str, cells: int) -> Positions:
-    """Midpoints of cells: equal ones in log a for means, otherwise in a."""
-    middles = (np.arange(cells) + 0.5) / cells
-    if normalization == "mean":
-        ratio = alpha / alpha_min
-        places = alpha_min * ratio**middles
-        widths = 2 * places * math.sinh(math.log(ratio) / (2 * cells))
-        factors = np.ones(cells)
-        shares = 1 / places
-    else:
-        places = alpha_min + (alpha - alpha_min) * middles
-        widths = np.full(cells, (alpha - alpha_min) / cells)
-        factors = places / alpha
-        shares = np.full(cells, 1 / alpha)
-    nesting = np.tril(np.repeat(shares[:, None], cells, axis=1), -1) + np.diag(shares / 2)
-    weights = widths / (alpha - alpha_min)
-    return Positions(places, widths, weights, factors, (1 + rho) / places, nesting)
 
 
 def _shares(positions: Positions, weights: Weights) -> np.ndarray:

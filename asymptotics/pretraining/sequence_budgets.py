@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,10 @@ from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.all_positions import (
     NORMALIZATIONS,
+    PositionsPoint,
     check_first,
     poisson_counts,
     solve_positions,
-    trained_means,
 )
 from iclimit.asymptotics.pretraining.phase_margins import OptimalRidge
 from iclimit.checks import check_choice
@@ -228,7 +228,8 @@ def optimal_sequence_ridge(
     check_choice("objective", objective, ("icl", "idg"))
 
     def best(point: dict[str, float]) -> tuple[float, float]:
-        log_ridge, error = _best_ridge(objective, point | {"normalization": normalization})
+        setting = PositionsPoint(**point, normalization=normalization)
+        log_ridge, error = _best_ridge(objective, setting)
         return math.exp(log_ridge), error
 
     shape, ridges, errors = _each_point(
@@ -294,8 +295,7 @@ def sequences_needed(
 
     def needed(point: dict[str, float]) -> tuple[float, float]:
         wanted = point.pop("target_error")
-        setting = point | {"normalization": normalization}
-        return _needed(wanted, setting), wanted
+        return _needed(wanted, PositionsPoint(**point, normalization=normalization)), wanted
 
     shape, ratios, _ = _each_point(
         needed,
@@ -327,18 +327,16 @@ def _each_point(
 
 
 def _best_ridge(
-    objective: str, setting: dict[str, Any], ends: tuple[float, float] = _LOG_RIDGES
+    objective: str, setting: PositionsPoint, ends: tuple[float, float] = _LOG_RIDGES
 ) -> tuple[float, float]:
     """Log of the ridge with the least mean error, and this error."""
-    means = trained_means(
-        setting["normalization"], setting["alpha"], setting["alpha_min"], setting["rho"]
-    )
+    means = setting.trained_means()
 
     def error(log_ridge: float) -> float:
-        solution = solve_positions(
-            ridge=math.exp(log_ridge), counts=poisson_counts, close=_ACCURACY, **setting
+        point = replace(setting, ridge=math.exp(log_ridge))
+        icl, idg = solve_positions(point, poisson_counts, close=_ACCURACY).errors(
+            point.rho, *means
         )
-        icl, idg = solution.errors(setting["rho"], *means)
         return float(icl if objective == "icl" else idg)
 
     search = minimize_scalar(
@@ -353,13 +351,13 @@ class _Excess:
     Each ridge is looked for near the last one first.
     """
 
-    def __init__(self, wanted: float, setting: dict[str, Any]) -> None:
+    def __init__(self, wanted: float, setting: PositionsPoint) -> None:
         self.wanted = wanted
         self.setting = setting
         self.log_ridge: float | None = None
 
     def __call__(self, log_ratio: float) -> float:
-        point = self.setting | {"sequence_ratio": math.exp(log_ratio)}
+        point = replace(self.setting, sequence_ratio=math.exp(log_ratio))
         ends = _LOG_RIDGES
         if self.log_ridge is not None:
             ends = (self.log_ridge - _NEAR, self.log_ridge + _NEAR)
@@ -369,7 +367,7 @@ class _Excess:
         return math.log(error / self.wanted)
 
 
-def _needed(wanted: float, setting: dict[str, Any]) -> float:
+def _needed(wanted: float, setting: PositionsPoint) -> float:
     """Sequences over dimension that reach an error at the best ridge."""
     excess = _Excess(wanted, setting)
     place = 0.0
