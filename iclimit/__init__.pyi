@@ -36,13 +36,9 @@ from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .diagrams import sensitivity as sensitivity
 from .diagrams import solve as solve
-from .experiment import SGD as SGD
-from .experiment import Descent as Descent
 from .experiment import Experiment as Experiment
-from .experiment import Flow as Flow
 from .experiment import Point as Point
 from .experiment import Reduced as Reduced
-from .experiment import Ridge as Ridge
 from .experiment import Test as Test
 from .losses import AllPositions as AllPositions
 from .losses import LastPosition as LastPosition
@@ -56,6 +52,10 @@ from .simulate.pretraining import sample as sample
 from .simulate.pretraining import simulate_errors as simulate_errors
 from .simulate.prompts import sample_prompts as sample_prompts
 from .simulate.softmax import train_softmax as train_softmax
+from .trainings import SGD as SGD
+from .trainings import Descent as Descent
+from .trainings import Flow as Flow
+from .trainings import Ridge as Ridge
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
 from .validation import fit_curve as fit_curve
