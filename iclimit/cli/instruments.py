@@ -41,7 +41,7 @@ TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results
 
 def _check_flags(parser: OneLineParser) -> None:
     from iclimit.validation.instruments.runs.check import check_runs
-    from iclimit.validation.instruments.runs.measured import PARAMETER_COLUMNS
+    from iclimit.validation.instruments.runs.table import PARAMETER_COLUMNS
 
     changes: Settings = dict.fromkeys((*SPECTRA, "parameters"))
     changes["convention"] = "units of the table: lu2025, vonoswald2023, ..."

@@ -205,12 +205,10 @@ def find_function(text: str) -> Callable[..., Any]:
     function = getattr(getattr(asymptotics, shelf), name)
     if not part:
         return function
-    taken = inspect.signature(function).parameters
 
     @wraps(function)
     def part_of_result(**parameters: Any) -> Any:
-        known = {name: value for name, value in parameters.items() if name in taken}
-        return getattr(function(**known), part)
+        return getattr(function(**parameters), part)
 
     return part_of_result
 

@@ -9,7 +9,7 @@ from refusals import value_error
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.units import CONVENTIONS, QUANTITIES, get_convention
-from iclimit.validation.instruments.runs.measured import with_oracle
+from iclimit.validation.instruments.runs.table import with_oracle
 
 RNG = np.random.default_rng(4)
 DIM, CONTEXT, RHO = 5, 7, 0.3

@@ -1,7 +1,8 @@
 """Published runs of linear attention, as tables of runs are read."""
 
 from iclimit.units import CONVENTIONS
-from iclimit.validation.instruments.runs.measured import MeasuredRun, read_runs
+from iclimit.validation.instruments.runs.measured import MeasuredRun
+from iclimit.validation.instruments.runs.table import read_runs
 from iclimit.validation.reference import read_reference
 
 ERROR_COLUMNS = {"dim": "d", "tau": "tau_eff", "kappa": "kappa_eff", "ridge": "lam"}

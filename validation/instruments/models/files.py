@@ -179,7 +179,7 @@ class PromptFile:
         return json_text(content)
 
     @classmethod
-    def from_description(cls, text: str, path: Path, **arrays: np.ndarray) -> PromptFile:
+    def from_description(cls, text: str, path: Path, arrays: dict[str, np.ndarray]) -> PromptFile:
         """Parse a description, with the arrays of the problem that are kept elsewhere.
 
         Raises
@@ -268,7 +268,7 @@ def read_prompts(path: Path) -> PromptFile:
         if description.dtype.kind != "U" or description.shape:
             raise ValueError(f"description must be text, got {description.dtype} in {path}")
         arrays = {name: file[kept].read() for name, kept in ARRAYS.items() if kept in file}
-        prompts = PromptFile.from_description(str(description.read()), path, **arrays)
+        prompts = PromptFile.from_description(str(description.read()), path, arrays)
         _compare(path, prompts, file)
     return prompts
 

@@ -429,24 +429,24 @@ def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str,
     return changes
 
 
-def _wrong_setting(text: str, **changes: OfRun) -> RunMistake:
-    """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more.
+def _wrong_setting(text: str, name: str, true: OfRun) -> RunMistake:
+    """Mistake in a setting: what is true of a run; sizes are rounded, and 1 or more.
 
-    It is not possible where something becomes infinite.
+    It is not possible where it becomes infinite.
     """
 
     def change(run: MeasuredRun, _: float) -> dict[str, float]:
-        values = {name: number(run) for name, number in changes.items()}
-        if math.inf in values.values():  # of a number of tasks
+        value = true(run)
+        if value == math.inf:  # of a number of tasks
             return {}
-        return {n: max(1, round(v)) if n in run.sizes else v for n, v in values.items()}
+        return {name: max(1, round(value)) if name in run.sizes else value}
 
     return RunMistake(text, change)
 
 
 def _scaled(text: str, name: str, factor: OfRun) -> RunMistake:
     """Noise or ridge of another size."""
-    return _wrong_setting(text, **{name: lambda run: getattr(run, name) * factor(run)})
+    return _wrong_setting(text, name, lambda run: getattr(run, name) * factor(run))
 
 
 # Factors by which the noise is wrong, and the ridge.
@@ -543,8 +543,12 @@ ROUNDED: dict[str, Callable[[float], int]] = {
 
 # Contexts that are counted otherwise.
 CONTEXTS = (
-    _wrong_setting("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
-    _wrong_setting("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
+    _wrong_setting(
+        "the context has one pair more", "context", lambda run: run.sizes["context"] + 1
+    ),
+    _wrong_setting(
+        "the context has one pair less", "context", lambda run: run.sizes["context"] - 1
+    ),
 )
 
 

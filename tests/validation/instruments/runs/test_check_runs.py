@@ -27,9 +27,10 @@ from iclimit.validation.instruments.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.instruments.runs.measured import MeasuredRun, read_runs, with_oracle
+from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import ERRORS, mistakes
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
+from iclimit.validation.instruments.runs.table import read_runs, with_oracle
 
 CHECK = "iclimit.validation.instruments.runs.check"
 SETTINGS = (
