@@ -15,10 +15,8 @@ from iclimit.experiment import Experiment, Ridge
 from iclimit.notation import sizes_of
 from iclimit.problem import Problem
 from iclimit.simulate.pretraining import sample
-from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.claim import Claim, Effort, Rows, call, limit, run
-from iclimit.validation.claims.pretraining.points import with_uncertainty
-from iclimit.validation.rows import both_errors
+from iclimit.validation.claim import Claim, Effort, Rows, call, run
+from iclimit.validation.claims.pretraining.points import limits_by_ratios, predicted_at
 
 # Two outputs on either side of C tau = 1, where shared inputs matter by 2 to 5 % at d = 20.
 OUTPUTS = 2
@@ -56,11 +54,6 @@ def run_at(dim: int, point: dict[str, Any]) -> Experiment:
     return Experiment(law, prompts=prompts, training=Ridge(point["ridge"]))
 
 
-def pair(errors: Any) -> tuple[Any, Any]:
-    """ICL and IDG error."""
-    return errors.icl, errors.idg
-
-
 def rows(effort: Effort) -> Rows:
     """Both errors at one size and in the limit."""
     repeats = effort.by_size(**REPEATS)
@@ -76,22 +69,9 @@ def rows(effort: Effort) -> Rows:
             for dim in dims
         }
         stated = run_at(min(runs), point).limit
-        yield limit(
-            {
-                f"ICL d=inf {name}": call(icl_error, **stated),
-                f"IDG d=inf {name}": call(idg_error, **stated),
-            },
-            {dim: call(pair, errors) for dim, errors in runs.items()},
-            fit=extrapolate_ratios,
-            predictions={dim: call(pair, errors) for dim, errors in predictions.items()},
-            anchors=ANCHORS,
-            draws=name,
-            fit_label=f"chi-square of the ratios {name}",
-            name=f"{name}: ratio to the prediction",
-        )
-        least = min(runs)
-        theory = call(with_uncertainty, predictions[least])
-        yield from both_errors(f"d={least} {name}", theory, runs[least], of="predict")
+        theories = {"icl": call(icl_error, **stated), "idg": call(idg_error, **stated)}
+        yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
+        yield from predicted_at(min(runs), name, predictions, runs)
 
 
 claim = Claim.of("outputs", __doc__, rows, figure=False)

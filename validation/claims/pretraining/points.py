@@ -1,7 +1,7 @@
 """Points of the parameter space, at which limit, finite-size prediction and simulation meet."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,18 @@ from iclimit.prediction import Prediction
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.rows import Later, Limit, Row, Rows, both_errors, call, limit, mean, run
+from iclimit.validation.rows import (
+    Later,
+    Limit,
+    Number,
+    Row,
+    Rows,
+    both_errors,
+    call,
+    limit,
+    mean,
+    run,
+)
 
 # Above this number a prediction task by task would cost more than the simulation.
 MOST_TASKS = 100
@@ -99,17 +110,46 @@ class Point:
             dim: self.predicted(dim, min(factor * ANCHORED // (more * dim), total), "moments")
             for dim in ANCHORS
         }
-        icl, idg = self.theories()
-        return limit(
-            {f"ICL d=inf {self}": icl, f"IDG d=inf {self}": idg},
-            {dim: (errors.icl, errors.idg) for dim, errors in runs.items()},
-            fit=extrapolate_ratios,
-            predictions={dim: (errors.icl, errors.idg) for dim, errors in predictions.items()},
-            anchors=ANCHORS,
-            draws=str(self),
-            fit_label=f"chi-square of the ratios {self}",
-            name=f"{self}: ratio to the prediction",
-        )
+        theories = dict(zip(ERRORS, self.theories(), strict=True))
+        return limits_by_ratios(str(self), theories, runs, predictions, ANCHORS)
+
+
+def limits_by_ratios(
+    name: str,
+    theories: Mapping[str, Number],
+    runs: Mapping[int, Later],
+    predictions: Mapping[int, Later],
+    anchors: Sequence[int],
+) -> Limit:
+    """Limits of errors, by their names, against runs that are extrapolated by ratios.
+
+    The ratios are those to the predictions, which are extrapolated from the anchors.
+    """
+
+    def errors_of(results: Mapping[int, Later]) -> dict[int, tuple[Later, ...]]:
+        return {
+            dim: tuple(getattr(errors, error) for error in theories)
+            for dim, errors in results.items()
+        }
+
+    return limit(
+        {f"{error.upper()} d=inf {name}": theory for error, theory in theories.items()},
+        errors_of(runs),
+        fit=extrapolate_ratios,
+        predictions=errors_of(predictions),
+        anchors=anchors,
+        draws=name,
+        fit_label=f"chi-square of the ratios {name}",
+        name=f"{name}: ratio to the prediction",
+    )
+
+
+def predicted_at(
+    dim: int, name: str, predictions: Mapping[int, Later], runs: Mapping[int, Later]
+) -> Rows:
+    """Both errors at one dimension against the finite-size prediction."""
+    theory = call(with_uncertainty, predictions[dim])
+    yield from both_errors(f"d={dim} {name}", theory, runs[dim], of="predict")
 
 
 def with_uncertainty(predicted: Prediction) -> SimpleNamespace:

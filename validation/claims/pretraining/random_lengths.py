@@ -17,11 +17,10 @@ from iclimit.experiment import Experiment, Reduced, Ridge
 from iclimit.losses import RandomLength
 from iclimit.problem import Problem
 from iclimit.simulate.pretraining import sample
-from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, run
-from iclimit.validation.claims.pretraining.points import with_uncertainty
-from iclimit.validation.claims.pretraining.sequence_points import both, new_tasks
-from iclimit.validation.rows import both_errors, limit, note
+from iclimit.validation.claims.pretraining.points import limits_by_ratios, predicted_at
+from iclimit.validation.claims.pretraining.sequence_points import different_errors
+from iclimit.validation.rows import note
 
 # Settings: numbers of the limit, and lengths over dimension with their probabilities.
 SETTINGS: tuple[tuple[dict[str, Any], tuple[float, ...], tuple[float, ...], str], ...] = (
@@ -98,24 +97,9 @@ def rows(effort: Effort) -> Rows:
             probabilities=probabilities,
             normalization=normalization,
         )
-        theories = {f"ICL d=inf {name}": theory.icl}
-        kept = new_tasks
-        if math.isfinite(point["kappa"]):
-            theories[f"IDG d=inf {name}"] = theory.idg
-            kept = both
-        yield limit(
-            theories,
-            {dim: call(kept, errors) for dim, errors in runs.items()},
-            fit=extrapolate_ratios,
-            predictions={dim: call(kept, errors) for dim, errors in predictions.items()},
-            anchors=ANCHORS,
-            draws=name,
-            fit_label=f"chi-square of the ratios {name}",
-            name=f"{name}: ratio to the prediction",
-        )
-        largest = max(repeats)
-        own = call(with_uncertainty, predictions[largest])
-        yield from both_errors(f"d={largest} {name}", own, runs[largest], of="predict")
+        theories = different_errors(theory, point["kappa"])
+        yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
+        yield from predicted_at(max(repeats), name, predictions, runs)
         if normalization == "mean":
             yield note(call(compared_with_one_length, point, alphas, probabilities))
 

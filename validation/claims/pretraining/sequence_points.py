@@ -7,12 +7,10 @@ from iclimit.asymptotics.pretraining import all_position_errors, balanced_positi
 from iclimit.experiment import Experiment, Reduced, Ridge
 from iclimit.losses import AllPositions
 from iclimit.problem import Problem
-from iclimit.samples import Samples
 from iclimit.simulate.pretraining import sample
-from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Rows, call, run
-from iclimit.validation.claims.pretraining.points import with_uncertainty
-from iclimit.validation.rows import both_errors, limit
+from iclimit.validation.claims.pretraining.points import limits_by_ratios, predicted_at
+from iclimit.validation.rows import Later
 
 # Dimensions from which the limit of predictions is extrapolated.
 ANCHORS = (40, 56, 80, 112)
@@ -41,31 +39,14 @@ def compared(point: dict[str, Any], repeats: dict[int, int], *, balanced: bool) 
     runs = {dim: run(sample, run=stated[dim], repeats=count) for dim, count in repeats.items()}
     predictions = {dim: run(predict, run=own) for dim, own in stated.items()}
     theory = call(balanced_position_errors if balanced else all_position_errors, **point)
-    theories = {f"ICL d=inf {name}": theory.icl}
-    kept = new_tasks
-    if math.isfinite(point["kappa"]):
-        theories[f"IDG d=inf {name}"] = theory.idg
-        kept = both
-    yield limit(
-        theories,
-        {dim: call(kept, errors) for dim, errors in runs.items()},
-        fit=extrapolate_ratios,
-        predictions={dim: call(kept, errors) for dim, errors in predictions.items()},
-        anchors=ANCHORS,
-        draws=name,
-        fit_label=f"chi-square of the ratios {name}",
-        name=f"{name}: ratio to the prediction",
-    )
-    largest = max(repeats)
-    own = call(with_uncertainty, predictions[largest])
-    yield from both_errors(f"d={largest} {name}", own, runs[largest], of="predict")
+    theories = different_errors(theory, point["kappa"])
+    yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
+    yield from predicted_at(max(repeats), name, predictions, runs)
 
 
-def both(errors: Samples) -> tuple[Any, ...]:
-    """ICL and IDG error."""
-    return errors.icl, errors.idg
-
-
-def new_tasks(errors: Samples) -> tuple[Any, ...]:
-    """ICL error, which is the IDG error where all tasks are fresh."""
-    return (errors.icl,)
+def different_errors(theory: Later, kappa: float) -> dict[str, Later]:
+    """ICL and IDG error by name; the ICL error alone where all tasks are fresh, as they agree."""
+    errors = {"icl": theory.icl}
+    if math.isfinite(kappa):
+        errors["idg"] = theory.idg
+    return errors

@@ -9,7 +9,6 @@ Source: here; setting of {lu2025}.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -17,12 +16,10 @@ from scipy.optimize import brentq
 
 from iclimit import experiment
 from iclimit.asymptotics.pretraining import optimal_stopping, predict, training_errors
-from iclimit.samples import Samples
 from iclimit.simulate.pretraining import sample
-from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
-from iclimit.validation.claims.pretraining.points import with_uncertainty
-from iclimit.validation.rows import Later, both_errors
+from iclimit.validation.claims.pretraining.points import limits_by_ratios, predicted_at
+from iclimit.validation.rows import Later
 
 # Times from early to late, on both sides of tau = 1.
 POINTS = (
@@ -60,29 +57,13 @@ def scanned_time(given: dict[str, float], objective: str) -> dict[str, float]:
     return {"time": math.exp(log_time), "error": curve(log_time)}
 
 
-def pair(errors: Samples) -> tuple[Any, Any]:
-    """ICL and IDG error."""
-    return errors.icl, errors.idg
-
-
-def limits(point: experiment.Point, name: str, runs: dict[int, Later]) -> Rows:
+def limits(
+    point: experiment.Point, name: str, runs: dict[int, Later], predictions: dict[int, Later]
+) -> Rows:
     """The three errors of a point in infinite dimension."""
     theory = call(training_errors, **point.limit)
-    predictions = {
-        dim: run(predict, run=point.at(dim), draws=TASK_SETS, approach=approach)
-        for approach, dims in (("tasks", runs), ("moments", ANCHORS))
-        for dim in dims
-    }
-    yield limit(
-        {f"ICL d=inf {name}": theory.icl, f"IDG d=inf {name}": theory.idg},
-        {dim: call(pair, errors) for dim, errors in runs.items()},
-        fit=extrapolate_ratios,
-        predictions={dim: call(pair, errors) for dim, errors in predictions.items()},
-        anchors=ANCHORS,
-        draws=name,
-        fit_label=f"chi-square of the ratios {name}",
-        name=f"{name}: ratio to the prediction",
-    )
+    theories = {"icl": theory.icl, "idg": theory.idg}
+    yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
     yield limit(
         {f"training loss d=inf {name}": theory.training},
         {dim: errors["training"] for dim, errors in runs.items()},
@@ -99,11 +80,13 @@ def rows(effort: Effort) -> Rows:
         runs = {
             dim: run(sample, run=point.at(dim), repeats=count) for dim, count in repeats.items()
         }
-        yield from limits(point, name, runs)
-        least = min(runs)
-        predicted = run(predict, run=point.at(least), draws=TASK_SETS, approach="tasks")
-        theory = call(with_uncertainty, predicted)
-        yield from both_errors(f"d={least} {name}", theory, runs[least], of="predict")
+        predictions = {
+            dim: run(predict, run=point.at(dim), draws=TASK_SETS, approach=approach)
+            for approach, dims in (("tasks", runs), ("moments", ANCHORS))
+            for dim in dims
+        }
+        yield from limits(point, name, runs, predictions)
+        yield from predicted_at(min(runs), name, predictions, runs)
     for start_variance, ridge, objective in ((0.0, 0.0, "icl"), (0.3, 0.05, "idg")):
         given = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": ridge}
         given["start_variance"] = start_variance
