@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "tests" / "shared")]
 from generated_pages import SHELVES, write_generated
+from paper_pages import draw_wall
 from theory_heads import add_head
 
 threadpool_limits(1)  # the matrices of the examples are small
@@ -321,3 +322,5 @@ def setup(app):
 
 
 write_generated()
+if not PAGES_ONLY:
+    draw_wall(HERE)

@@ -9,7 +9,7 @@ from array_libraries import LIBRARIES
 from evidence_page import write_evidence
 from house import house
 from markup import folded, table
-from paper_pages import errata, papers
+from paper_pages import errata, papers, wall
 from public_names import public_names
 from schematics import write_schematics
 
@@ -85,7 +85,10 @@ def write_generated():
     _write(folder / "backends.inc", table("24 76", _backends()))
     _write(folder / "array-libraries.inc", _array_libraries())
     _write(folder / "gpu.inc", table("10 10 14 10 12 12 16 16", _gpu_runs(), style="numbers"))
-    _write(folder / "papers.inc", "\n".join(papers()) + "\n")
+    _write(folder / "papers.inc", "\n".join(wall()) + "\n")
+    (folder / "papers").mkdir(exist_ok=True)
+    for name, text in papers():
+        _write(folder / "papers" / f"{name}.rst", text)
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
     for name, text in write_evidence(folder).items():

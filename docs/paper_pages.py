@@ -1,14 +1,17 @@
-"""The page "From the papers", from tables of their figures and errata and from the claims."""
+"""The pages "From the papers", from tables of their figures and errata and from the claims."""
 
 import csv
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import wrap
+from textwrap import indent, wrap
+from zlib import crc32
 
 from markup import table
 from pybtex.database import parse_file
 
+from iclimit.cli import main
 from iclimit.published import PAPERS, settings
 from iclimit.units import CONVENTIONS
 from iclimit.validation import CLAIMS
@@ -42,25 +45,87 @@ def mark(key: str) -> str:
     return found[0] if found else PAPERS[key]
 
 
-def papers() -> Iterator[str]:
-    """Yield the lines of the page."""
-    seconds = {row["Claim"]: row["CPU seconds"] for row in read("claim_times.csv")}
-    rows = read("paper_figures.csv")
+def wall() -> Iterator[str]:
+    """Yield cards with the figures that have a picture, paper by paper, and links to the rest."""
     for key in KEYS:
-        yield from _heading(re.sub("[{}]", "", BIBLIOGRAPHY[key].fields["title"]))
-        yield from (f":cite:t:`{key}`", "")
-        own = [row for row in rows if row["paper"] == key]
-        for row in own:
-            yield from _figure(row, seconds)
-        named = {word for row in own for each in makers(row, "iclimit") for word in each.split()}
-        yield from _claims([mark(key)], "Statements", seconds, named)
-        yield from _setting_and_conventions(key)
-    yield from _heading("Other sources")
-    yield "Formulas, and what is derived in the documentation; figures of these are not listed."
-    yield ""
+        yield from _heading(_title(key))
+        yield from (f":cite:t:`{key}`.  All figures and statements: :doc:`/{PAGES}/{key}`.", "")
+        yield from (".. grid:: 1 2 2 3", "   :gutter: 3", "   :class-container: wall", "")
+        for row in read("paper_figures.csv"):
+            if row["paper"] == key and row["picture"]:
+                yield from indent("\n".join(_card(row)), "   ").split("\n")
+
+
+def _card(row: dict[str, str]) -> Iterator[str]:
+    """Yield a picture, what it shows, and the command or the script that draws it."""
+    kind, _, made_by = row["picture"].partition(" ")
+    script = [f":doc:`script </gallery/{made_by}>`"] if kind == "gallery" else []
+    commands = [made_by] if kind == "iclimit" else makers(row, "iclimit")[:1]
+    shows = _greek(row["shows"])
+    yield from (f".. grid-item-card:: {row['place']}", f"   :img-top: {_picture(row)}")
+    yield from (f"   :img-alt: {shows}", "", f"   {'; '.join([shows, *script])}.", "")
+    for command in commands:
+        yield from ("   .. code-block:: text", "", f"      iclimit {command}", "")
+
+
+def _picture(row: dict[str, str]) -> str:
+    """Path of a picture: of the gallery, or where `draw_wall` writes it."""
+    kind, _, made_by = row["picture"].partition(" ")
+    if kind == "gallery":
+        subject, _, name = made_by.partition("/")
+        return f"/gallery/{subject}/images/thumb/sphx_glr_{name}_thumb.png"
+    return f"/{PAGES}/{crc32(made_by.encode()):08x}.png"
+
+
+def draw_wall(docs: Path) -> None:
+    """Draw the pictures that a command of the theory makes, unless they are there."""
+    for row in read("paper_figures.csv"):
+        kind, _, command = row["picture"].partition(" ")
+        if kind == "iclimit":
+            picture = docs / _picture(row)[1:]
+            if not picture.exists():
+                main([*shlex.split(command), "--style", "talk", "-o", str(picture)])
+
+
+PAGES = "api/generated/papers"
+"""Folder of the pages of single papers and of the pictures of the wall."""
+
+
+def papers() -> Iterator[tuple[str, str]]:
+    """Yield the name of a page and its text: one for each paper, and one for other sources."""
+    for key in KEYS:
+        yield key, "\n".join(_paper(key)) + "\n"
+    yield "others", "\n".join(_others()) + "\n"
+
+
+def _paper(key: str) -> Iterator[str]:
+    """Yield the figures of a paper, the claims that name it, its settings and conventions."""
+    seconds = _seconds()
+    title = _title(key)
+    yield from (title, "=" * len(title), "", f":cite:t:`{key}`", "")
+    own = [row for row in read("paper_figures.csv") if row["paper"] == key]
+    for row in own:
+        yield from _figure(row, seconds)
+    named = {word for row in own for each in makers(row, "iclimit") for word in each.split()}
+    yield from _claims([mark(key)], "Statements", seconds, named)
+    yield from _setting_and_conventions(key)
+
+
+def _others() -> Iterator[str]:
+    """Yield the claims that name none of these papers."""
+    yield from ("Other sources", "=============", "")
+    yield from ("Formulas, and what is derived in the documentation.", "")
     marks = [mark(key) for key in KEYS]
     others = {n for n, claim in CLAIMS.items() if any(each in claim.source for each in marks)}
-    yield from _claims([""], "", seconds, others)
+    yield from _claims([""], "", _seconds(), others)
+
+
+def _seconds() -> dict[str, str]:
+    return {row["Claim"]: row["CPU seconds"] for row in read("claim_times.csv")}
+
+
+def _title(key: str) -> str:
+    return re.sub("[{}]", "", BIBLIOGRAPHY[key].fields["title"])
 
 
 def _figure(row: dict[str, str], seconds: dict[str, str]) -> Iterator[str]:
