@@ -63,7 +63,7 @@ def _card(row: dict[str, str]) -> Iterator[str]:
     commands = [made_by] if kind == "iclimit" else makers(row, "iclimit")[:1]
     shows = _greek(row["shows"])
     yield from (f".. grid-item-card:: {row['place']}", f"   :img-top: {_picture(row)}")
-    yield from (f"   :img-alt: {shows}", "", f"   {'; '.join([shows, *script])}.", "")
+    yield from (f"   :img-alt: {row['place']}", "", f"   {'; '.join([shows, *script])}.", "")
     for command in commands:
         yield from ("   .. code-block:: text", "", f"      iclimit {command}", "")
 

@@ -51,6 +51,7 @@ def test_every_figure_is_made_or_has_a_reason():
     for row in FIGURES:
         assert row["shows"]
         assert row["made_by"] or row["remark"], row
+        assert row["picture"] in ("", *row["made_by"].split(" | ")), row
         known = sum(len(makers(row, kind)) for kind in ("iclimit", "gallery", "explorer"))
         assert known == len([each for each in row["made_by"].split(" | ") if each]), row
 
