@@ -69,6 +69,10 @@ PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
         )
         for layers in (2, 5)
     },
+    **{
+        f"eight networks, width {width}": ("networks", "networks_one_by_one", {"width": width})
+        for width in (8, 64)
+    },
     "200 steps at test time": ("test_time_steps", "plain_steps", {}),
     **{
         f"depth curve, 1000 modes, alpha = {alpha:g}": (

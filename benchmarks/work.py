@@ -304,6 +304,40 @@ def plain_attention(layers: int, seed: int) -> dict[str, float]:
     return {"seconds": time.process_time() - start, "loss": float(loss)}
 
 
+def networks(width: int, seed: int) -> dict[str, float]:
+    """Eight small networks, trained in batches of as many as it is worth."""
+    from iclimit.networks import train_repeats
+
+    network, problem, settings = _small_networks(width)
+    start = time.process_time()
+    trained = train_repeats(network, problem, repeats=8, rng=seed, **settings)
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "loss": float(np.mean([run.losses[-1] for run in trained.runs]))}
+
+
+def networks_one_by_one(width: int, seed: int) -> dict[str, float]:
+    """The same networks, one after the other."""
+    from iclimit.networks import train_network
+    from iclimit.simulate.arrays import seed_sequences
+
+    network, problem, settings = _small_networks(width)
+    start = time.process_time()
+    seeds = seed_sequences(seed, 8)
+    runs = [train_network(network, problem, rng=own, **settings) for own in seeds]
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "loss": float(np.mean([run.losses[-1] for run in runs]))}
+
+
+def _small_networks(width: int) -> tuple[Any, Any, dict[str, Any]]:
+    """A transformer, its prompts and the settings of a short training."""
+    from iclimit.networks import AttentionNetwork
+    from iclimit.problem import Problem
+
+    network = AttentionNetwork(4, layers=3, width=width, mlp=2 * width, layer_norm=True)
+    settings = {"steps": 20, "batch": 64, "patience": None, "held_out": 2}
+    return network, Problem(4, 4, scale=1), settings
+
+
 def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
     from iclimit.problem import Problem
     from iclimit.simulate.networks import AttentionNetwork

@@ -1,7 +1,9 @@
 r"""Residual blocks: attention and perceptrons add to tokens what they make of them.
 
-Each function takes tokens (..., width) and returns what it makes of them and a function: from
-derivatives by the result to those by the tokens and by the weights, under their names.
+Each function takes tokens (n, tokens, width) and returns what it makes of them and a function:
+from derivatives by the result to those by the tokens and by the weights, under their names.
+Tokens and weights of several networks have one more axis, the first, and each network answers its
+own tokens.
 
 Head h of attention adds :math:`\sum_j p_{ij} V_h e_j`, taken through the output map, to token i.
 Here :math:`p_{ij} = s_{ij}` (linear attention) or the softmax over j of :math:`s_{ij}/\sqrt k`,
@@ -36,17 +38,18 @@ def dense(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array
     matrix = weights[name]
     bias = weights.get(f"{name}_bias")
     # One product of a tall matrix is faster than many of small ones.
-    flat = xp.reshape(tokens, (-1, tokens.shape[-1]))
-    made = flat @ matrix if bias is None else flat @ matrix + bias
+    flat = xp.reshape(tokens, (*matrix.shape[:-2], -1, tokens.shape[-1]))
+    made = flat @ matrix if bias is None else flat @ matrix + bias[..., None, :]
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_flat = xp.reshape(by_made, (-1, matrix.shape[1]))
-        gradients = {name: flat.T @ by_flat}
+        by_flat = xp.reshape(by_made, made.shape)
+        gradients = {name: xp.matrix_transpose(flat) @ by_flat}
         if bias is not None:
-            gradients[f"{name}_bias"] = xp.sum(by_flat, axis=0)
-        return xp.reshape(by_flat @ matrix.T, tokens.shape), gradients
+            gradients[f"{name}_bias"] = xp.sum(by_flat, axis=-2)
+        by_tokens = by_flat @ xp.matrix_transpose(matrix)
+        return xp.reshape(by_tokens, tokens.shape), gradients
 
-    return xp.reshape(made, (*tokens.shape[:-1], matrix.shape[1])), back
+    return xp.reshape(made, (*tokens.shape[:-1], matrix.shape[-1])), back
 
 
 def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:
@@ -57,16 +60,15 @@ def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[A
     if f"{name}_scale" not in weights:
         return tokens, lambda by_made: (by_made, {})
     xp = array_namespace(tokens)
-    scale = weights[f"{name}_scale"]
-    offset = weights[f"{name}_offset"]
+    scale = weights[f"{name}_scale"][..., None, None, :]
+    offset = weights[f"{name}_offset"][..., None, None, :]
     centred = tokens - xp.mean(tokens, axis=-1, keepdims=True)
     size = xp.sqrt(xp.mean(centred**2, axis=-1, keepdims=True) + TINY)
     unit = centred / size
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        axes = tuple(range(by_made.ndim - 1))
-        by_scale = xp.sum(by_made * unit, axis=axes)
-        by_offset = xp.sum(by_made, axis=axes)
+        by_scale = xp.sum(by_made * unit, axis=(-3, -2))
+        by_offset = xp.sum(by_made, axis=(-3, -2))
         by_unit = by_made * scale
         along = xp.mean(by_unit * unit, axis=-1, keepdims=True)
         by_tokens = (by_unit - xp.mean(by_unit, axis=-1, keepdims=True) - along * unit) / size
@@ -90,10 +92,10 @@ def add_attention(
     A causal token attends to itself and to those before it, of these ones.
     """
     xp = array_namespace(state)
-    start = state.shape[1] - asking
+    start = state.shape[-2] - asking
     seen, back_norm = normalize(state, weights, "attention")
-    queried = seen[:, start:, :]
-    read = seen[:, :source, :]
+    queried = seen[..., start:, :]
+    read = seen[..., :source, :]
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
@@ -110,13 +112,13 @@ def add_attention(
         by_read_keys, of_key = back_keys(_join(by_keys))
         by_read_values, of_value = back_values(_join(by_values))
         by_state = xp.zeros_like(state)
-        by_state[:, :source, :] = by_read_keys + by_read_values
-        by_state[:, start:, :] += by_asked
+        by_state[..., :source, :] = by_read_keys + by_read_values
+        by_state[..., start:, :] += by_asked
         by_state, of_norm = back_norm(by_state)
-        by_state[:, start:, :] += by_made
+        by_state[..., start:, :] += by_made
         return by_state, of_output | of_query | of_key | of_value | of_norm
 
-    return state[:, start:, :] + change, back
+    return state[..., start:, :] + change, back
 
 
 def _before(start: int, asking: int, source: int) -> np.ndarray:
@@ -185,13 +187,13 @@ def perceptron_shapes(name: str, size: int, hidden: int) -> dict[str, tuple[int,
 
 
 def _split(tokens: Array, heads: int) -> Array:
-    """From (n, tokens, heads * k) to (n, heads, tokens, k)."""
+    """From (..., tokens, heads * k) to (..., heads, tokens, k)."""
     xp = array_namespace(tokens)
-    return xp.permute_dims(xp.reshape(tokens, (*tokens.shape[:2], heads, -1)), (0, 2, 1, 3))
+    return xp.moveaxis(xp.reshape(tokens, (*tokens.shape[:-1], heads, -1)), -2, -3)
 
 
 def _join(parts: Array) -> Array:
     """The inverse of `_split`."""
     xp = array_namespace(parts)
-    n, _, tokens, _ = parts.shape
-    return xp.reshape(xp.permute_dims(parts, (0, 2, 1, 3)), (n, tokens, -1))
+    joined = xp.moveaxis(parts, -2, -3)
+    return xp.reshape(joined, (*joined.shape[:-2], -1))

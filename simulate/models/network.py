@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -58,6 +58,11 @@ class Network(ABC):
     # Dimension of the inputs.
     dim: int
 
+    # Whether weights may have a first axis of networks, each of which answers its own prompts, as
+    # many as every other; those of the first one stand first.  Predictions and losses then have
+    # this axis, too.
+    together: ClassVar[bool] = False
+
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -81,22 +86,18 @@ class Network(ABC):
     ) -> tuple[Any, Weights]:
         """Mean squared error and its gradient, on given labels or those of the prompts."""
         predictions, pullback = self.forward(weights, examples)
-        residual = predictions - (examples.target if labels is None else labels)
-        xp = array_namespace(residual)
-        return xp.mean(residual**2), pullback(2 * residual / residual.shape[0]).weights
-
-    def mean_loss(
-        self, weights: Mapping[str, Array], examples: Iterable[tuple[Prompts, Array]], count: int
-    ) -> tuple[Any, Weights]:
-        """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
-        return mean_of_blocks(self.loss_and_gradient, weights, examples, count)
+        xp = array_namespace(predictions)
+        known = examples.target if labels is None else labels
+        residual = predictions - xp.reshape(known, predictions.shape)
+        by_prediction = 2 * residual / residual.shape[-1]
+        return xp.mean(residual**2, axis=-1), pullback(by_prediction).weights
 
     def fixed_loss(
         self, examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
         """Loss and gradient as a function of the weights, on prompts that stay the same."""
         kept = list(examples)
-        return lambda weights: self.mean_loss(weights, kept, count)
+        return lambda weights: mean_of_blocks(self.loss_and_gradient, weights, kept, count)
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -117,19 +118,22 @@ class Network(ABC):
         return sum(map(math.prod, self.shapes.values()))
 
     def pack(self, weights: Mapping[str, Array]) -> Array:
-        """All weights in one vector."""
-        parts = [weights[name] for name in self.shapes]
-        xp = array_namespace(*parts)
-        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+        """All weights in one vector, or the vectors (networks, size) of several networks."""
+        xp = array_namespace(*weights.values())
+        parts = []
+        for name, shape in self.shapes.items():
+            part = weights[name]
+            parts.append(xp.reshape(part, (*part.shape[: part.ndim - len(shape)], -1)))
+        return xp.concat(parts, axis=-1)
 
     def unpack(self, vector: Array) -> Weights:
-        """Weights by name from a vector of all."""
+        """Weights by name from a vector of all; vectors (networks, size) give them that axis."""
         xp = array_namespace(vector)
         start = 0
         weights = {}
         for name, shape in self.shapes.items():
             stop = start + math.prod(shape)
-            weights[name] = xp.reshape(vector[start:stop], shape)
+            weights[name] = xp.reshape(vector[..., start:stop], (*vector.shape[:-1], *shape))
             start = stop
         return weights
 

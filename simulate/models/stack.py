@@ -104,6 +104,8 @@ class AttentionNetwork(Network):
     embedding_mlp: int | None = None
     init_scale: float = 1 / 3
 
+    together: ClassVar[bool] = True
+
     # Whether a token sees itself and those before it only.
     causal: ClassVar[bool] = False
 
@@ -186,7 +188,7 @@ class AttentionNetwork(Network):
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         predictions, back = self._answers(weights, examples, 1)
-        return predictions[:, 0], lambda by_prediction: back(by_prediction[:, None])
+        return predictions[..., 0], lambda by_prediction: back(by_prediction[..., None])
 
     def _answers(
         self, weights: Mapping[str, Array], examples: Prompts, asked: int
@@ -194,11 +196,13 @@ class AttentionNetwork(Network):
         """Predictions (n, asked) at the last tokens, and how derivatives go back."""
         tokens = make_tokens(self.tokens, examples)
         xp = array_namespace(tokens)
+        networks = weights["query"].shape[:-3]
+        tokens = xp.reshape(tokens, (*networks, -1, *tokens.shape[1:]))
         state, back_embedding = self._embed(weights, tokens)
         backs = []
         for layer in range(self.layers):
             # After the last layer only these tokens are read.
-            asking = asked if layer == self.layers - 1 else state.shape[1]
+            asking = asked if layer == self.layers - 1 else state.shape[-2]
             state, back = self._layer(weights, layer, state, asking)
             backs.append(back)
         predictions, back_readout = self._read(weights, state)
@@ -211,17 +215,18 @@ class AttentionNetwork(Network):
                 by_layers.append(gradients)
             by_tokens, gradients = back_embedding(by_state)
             collected |= gradients
-            for name in self._layer_shapes:
-                stacked = xp.stack([layer[name] for layer in reversed(by_layers)])
+            for name, shape in self._layer_shapes.items():
+                axis = -1 - len(shape)
+                stacked = xp.stack([layer[name] for layer in reversed(by_layers)], axis=axis)
                 collected[name] = (
-                    xp.sum(stacked, axis=0, keepdims=True) if self.shared else stacked
+                    xp.sum(stacked, axis=axis, keepdims=True) if self.shared else stacked
                 )
-            return Pulled(collected, by_tokens[:, -1, : self.dim])
+            return Pulled(collected, by_tokens[..., -1, : self.dim])
 
         return predictions, pullback
 
     def _read(self, weights: Mapping[str, Array], last: Array) -> tuple[Array, Back]:
-        """Predictions (n, m) at tokens (n, m, entries), and how derivatives go back."""
+        """Predictions (..., m) at tokens (..., m, entries), and how derivatives go back."""
         xp = array_namespace(last)
         if self.width is not None:
             read, back = dense(last, weights, "readout")
@@ -255,13 +260,13 @@ class AttentionNetwork(Network):
             state, back = add_perceptron(state, weights, "embedding_mlp")
             backs.append(back)
         if self.positions:
-            n, count, _ = state.shape
+            *first, count, _ = state.shape
             where = xp.asarray(sinusoidal_positions(count, self.positions), dtype=state.dtype)
-            state = xp.concat([state, xp.broadcast_to(where, (n, *where.shape))], axis=2)
+            state = xp.concat([state, xp.broadcast_to(where, (*first, *where.shape))], axis=-1)
 
         def pull(by_state: Array) -> tuple[Array, Weights]:
             collected: Weights = {}
-            by_state = by_state[:, :, : self._embedded]
+            by_state = by_state[..., : self._embedded]
             for back in reversed(backs):
                 by_state, gradients = back(by_state)
                 collected |= gradients
@@ -274,9 +279,12 @@ class AttentionNetwork(Network):
     ) -> tuple[Array, Back]:
         """The last ``asking`` tokens after a layer, and how derivatives go back."""
         index = 0 if self.shared else layer
-        own = {name: weights[name][index, ...] for name in self._layer_shapes}
+        own = {
+            name: weights[name][(..., index, *(slice(None) for _ in shape))]
+            for name, shape in self._layer_shapes.items()
+        }
         whole = self.include_query or self.causal
-        source = state.shape[1] if whole else state.shape[1] - 1
+        source = state.shape[-2] if whole else state.shape[-2] - 1
         made, back_attention = add_attention(
             state, own, asking, source, self.heads, self.kinds[layer], causal=self.causal
         )
@@ -369,10 +377,10 @@ class CausalNetwork(AttentionNetwork):
 
         def pullback(by_prediction: Array) -> Pulled:
             by_token = array_namespace(predictions).zeros_like(predictions)
-            by_token[:, ::2] = by_prediction
+            by_token[..., ::2] = by_prediction
             return back(by_token)
 
-        return predictions[:, ::2], pullback
+        return predictions[..., ::2], pullback
 
     def loss_at_positions(
         self, weights: Mapping[str, Array], examples: Prompts, labels: Array, loss: AllPositions
@@ -385,7 +393,8 @@ class CausalNetwork(AttentionNetwork):
         context = examples.inputs.shape[1]
         predictions, pullback = self.answers(weights, examples, loss.first)
         known = examples.labels[:, loss.first :]
-        residual = predictions - xp.concat([known, labels[:, None]], axis=1)
+        wanted = xp.reshape(xp.concat([known, labels[:, None]], axis=1), predictions.shape)
+        residual = predictions - wanted
         shares = xp.asarray(loss.shares(context), dtype=residual.dtype)
-        total = xp.sum(xp.mean(residual**2, axis=0) * shares)
-        return total, pullback(2 * residual * shares / residual.shape[0]).weights
+        total = xp.sum(xp.mean(residual**2, axis=-2) * shares, axis=-1)
+        return total, pullback(2 * residual * shares / residual.shape[-2]).weights

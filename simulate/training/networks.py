@@ -4,10 +4,13 @@ Prompts of a step depend on the seed and the number of the step only, so that a 
 on from a checkpoint ends in the same bits.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from inspect import signature
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -150,7 +153,7 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
 
     def _asked(self, answers: Callable[..., tuple[Array, Any]], prompts: Prompts) -> np.ndarray:
         """Answers to prompts, in blocks of bounded memory."""
-        step = _block(self.network, prompts.inputs.shape[1])
+        step = most_prompts(self.network, prompts.inputs.shape[1])
         parts = []
         for start in range(0, len(prompts.query), step):
             parts.append(answers(self.weights, prompts[start : start + step])[0])
@@ -266,39 +269,105 @@ def train_network(
     >>> run(drawn.inputs, drawn.labels, drawn.query).shape
     (3,)
     """
-    check_choice("optimizer", optimizer, tuple(BATCH))
-    snapshots = _parse_snapshots(snapshots)
-    batch = BATCH[optimizer] if batch is None else batch
-    settings = by_name(
+    options = Options(
         optimizer=optimizer,
         steps=steps,
         batch=batch,
         learning_rate=learning_rate,
         clip=clip,
         patience=patience,
+        warmup=warmup,
         query_noise=query_noise,
+        loss=loss,
         held_out=held_out,
         snapshots=snapshots,
+        backend=backend,
+        progress=progress,
     )
-    if snapshots:
-        # Checkpoints and files so far have the last snapshot under this name, too.
-        settings["step"] = snapshots[-1]
-    if warmup:  # those so far have none
-        settings["warmup"] = warmup
-    check_integers(least=0, warmup=warmup)
-    check_arguments(
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        clip=clip,
-        held_out=held_out,
-        **given({"patience": patience}),
-    )
-    check_flag("query_noise", query_noise)
+    return begin_training(network, problem, options, rng, checkpoint).run()
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of `train_network` besides network, problem, seed and checkpoint."""
+
+    optimizer: str
+    steps: int
+    batch: int | None
+    learning_rate: float
+    clip: float
+    patience: int | None
+    warmup: int
+    query_noise: bool
+    loss: Loss
+    held_out: int
+    snapshots: Collection[int]
+    backend: str
+    progress: bool
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Options:
+        """The given ones, with the defaults of `train_network` for the others."""
+        stated = signature(train_network).bind_partial(**settings)
+        stated.apply_defaults()
+        return cls(**{option.name: stated.arguments[option.name] for option in fields(cls)})
+
+    @cached_property
+    def prompts(self) -> int:
+        """Prompts of a step."""
+        return BATCH[self.optimizer] if self.batch is None else self.batch
+
+    def check(self) -> None:
+        """Raise an error unless all are in their ranges."""
+        check_choice("optimizer", self.optimizer, tuple(BATCH))
+        for step in self.snapshots:
+            check_integers(snapshots=step)
+        check_integers(least=0, warmup=self.warmup)
+        check_arguments(
+            steps=self.steps,
+            batch=self.prompts,
+            learning_rate=self.learning_rate,
+            clip=self.clip,
+            held_out=self.held_out,
+            **given({"patience": self.patience}),
+        )
+        check_flag("query_noise", self.query_noise)
+
+    def record(self) -> dict[str, Any]:
+        """The settings by name, as results and checkpoints have them."""
+        settings = by_name(
+            optimizer=self.optimizer,
+            steps=self.steps,
+            batch=self.prompts,
+            learning_rate=self.learning_rate,
+            clip=self.clip,
+            patience=self.patience,
+            query_noise=self.query_noise,
+            held_out=self.held_out,
+            snapshots=list(self.snapshots),
+        )
+        if settings["snapshots"]:
+            # Checkpoints and files so far have the last snapshot under this name, too.
+            settings["step"] = settings["snapshots"][-1]
+        if self.warmup:  # those so far have none
+            settings["warmup"] = self.warmup
+        return settings
+
+
+def begin_training(
+    network: SomeNetwork,
+    problem: Problem | Task,
+    options: Options,
+    rng: Seed,
+    checkpoint: str | os.PathLike | None,
+) -> NetworkTraining[SomeNetwork]:
+    """Check everything, and go to the start of a training or to where its checkpoint is."""
+    options.check()
+    settings = options.record()
     _check_network(network, problem)
-    if loss != LAST_POSITION:
-        settings["loss"] = _parse_loss(loss, network, problem.context)
-    device = get_backend(backend)
+    if options.loss != LAST_POSITION:
+        settings["loss"] = _parse_loss(options.loss, network, problem.context)
+    device = get_backend(options.backend)
     root = seed_sequence(rng)
     weight_seed, prompt_seed, fresh_seed = seed_sequences(root, 3)
     if isinstance(problem, Problem):
@@ -307,46 +376,84 @@ def train_network(
         "network": identify(network),
         "problem": identify(problem),
         "seed": [str(weight_seed.entropy), list(weight_seed.spawn_key[:-1])],
-        "backend": backend,
+        "backend": options.backend,
     }
     start = network.initial(np.random.default_rng(weight_seed))
     loop = TrainingLoop(
         State([device.asarray(network.pack(start))]),
-        steps=steps,
+        steps=options.steps,
         checkpoint=checkpoint,
         settings=identity,
         backend=device,
-        snapshots=snapshots,
-        progress=progress,
+        snapshots=settings["snapshots"],
+        progress=options.progress,
     )
-
-    objective = _Objective(network, problem, device, prompt_seed, batch, query_noise, loss)
-    with loop:
-        if optimizer == "adam":
-            rule = Adam(learning_rate, clip, patience, objective.bounds, warmup)
-            loop.descend(objective.on_fresh, rule)
-        else:
-            descend_lbfgs(loop, objective.on_fixed(), objective.bounds)
-    [vector] = loop.state.weights
-    error, null_loss = _held_out(network, vector, objective.blocks(fresh_seed, held_out, False))
-    return TrainedNetwork(
-        network=network,
-        weights=_named(network, vector),
-        losses=loop.column("loss"),
-        held_out=error,
-        null_loss=null_loss,
-        steps=loop.state.steps,
-        ending=loop.ending,
-        parameters=settings | {"problem": problem},
-        snapshots={step: _named(network, vector) for step, [vector] in loop.kept.items()},
-    )
+    objective = Objective(network, problem, device, prompt_seed, options)
+    return NetworkTraining(objective, loop, fresh_seed, settings | {"problem": problem})
 
 
-def _parse_snapshots(snapshots: Collection[int]) -> list[int]:
-    """Steps after which weights are kept."""
-    for step in snapshots:
-        check_integers(snapshots=step)
-    return list(snapshots)
+@dataclass(frozen=True, eq=False)
+class NetworkTraining(Generic[SomeNetwork]):
+    """A training of a network from its start or a checkpoint on.
+
+    Attributes
+    ----------
+    objective : Objective
+        What is minimised.
+    loop : TrainingLoop
+        Where it stands.
+    fresh_seed : SeedSequence
+        Seed of the prompts that the trained network is measured on.
+    parameters : dict
+        Settings of the result.
+    """
+
+    objective: Objective[SomeNetwork]
+    loop: TrainingLoop
+    fresh_seed: np.random.SeedSequence
+    parameters: dict[str, Any]
+
+    @cached_property
+    def rule(self) -> Adam:
+        """Steps of Adam."""
+        options = self.objective.options
+        return Adam(
+            options.learning_rate,
+            options.clip,
+            options.patience,
+            self.objective.bounds,
+            options.warmup,
+        )
+
+    def run(self) -> TrainedNetwork[SomeNetwork]:
+        """Train to the end, or to Ctrl-C."""
+        objective = self.objective
+        with self.loop:
+            if objective.options.optimizer == "adam":
+                self.loop.descend(objective.on_fresh, self.rule)
+            else:
+                descend_lbfgs(self.loop, objective.on_fixed(), objective.bounds)
+        return self.result()
+
+    def result(self) -> TrainedNetwork[SomeNetwork]:
+        """The network where its training stands, measured on fresh prompts."""
+        objective = self.objective
+        network = objective.network
+        loop = self.loop
+        [vector] = loop.state.weights
+        fresh = objective.blocks(self.fresh_seed, objective.options.held_out, False)
+        error, null_loss = _held_out(network, vector, fresh)
+        return TrainedNetwork(
+            network=network,
+            weights=_named(network, vector),
+            losses=loop.column("loss"),
+            held_out=error,
+            null_loss=null_loss,
+            steps=loop.state.steps,
+            ending=loop.ending,
+            parameters=self.parameters,
+            snapshots={step: _named(network, kept) for step, [kept] in loop.kept.items()},
+        )
 
 
 def _parse_loss(loss: Loss, network: Network, context: int) -> dict[str, Any]:
@@ -374,8 +481,8 @@ def _check_network(network: Network, problem: Problem | Task) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Objective:
+@dataclass(frozen=True, eq=False)
+class Objective(Generic[SomeNetwork]):
     """Mean squared error of a network on prompts of a law.
 
     Attributes
@@ -388,21 +495,15 @@ class _Objective:
         Where prompts are drawn.
     seed : SeedSequence
         Seed of the prompts that are fixed, and of those of each step.
-    batch : int
-        How many there are.
-    query_noise : bool
-        Whether the labels of the queries have noise.
-    loss : Loss
-        Errors on which labels are minimised.
+    options : Options
+        How many there are, what their labels are, and errors on which of them are minimised.
     """
 
-    network: Network
+    network: SomeNetwork
     problem: Problem | Task
     device: Backend
     seed: np.random.SeedSequence
-    batch: int
-    query_noise: bool
-    loss: Loss = LAST_POSITION
+    options: Options
 
     @property
     def bounds(self) -> tuple[Array, Array] | None:
@@ -417,36 +518,44 @@ class _Objective:
         problem = self.problem
         draw = partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw
         generator = self.device.generator(seed)
-        size = _block(self.network, problem.context)
+        size = most_prompts(self.network, problem.context)
         for first in range(0, count, size):
             prompts = draw(self.device, generator, min(size, count - first))
             yield prompts, prompts.query_label if noisy else prompts.target
 
-    def on_fresh(self, step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-        """Loss on the prompts of a step, and its gradient."""
+    def fresh(self, step: int) -> Blocks:
+        """Prompts of a step."""
         key = (*self.seed.spawn_key, step)
         seed = np.random.SeedSequence(self.seed.entropy, spawn_key=key)
-        fresh = self.blocks(seed, self.batch, self.query_noise)
+        return self.blocks(seed, self.options.prompts, self.options.query_noise)
+
+    def on_fresh(self, step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        """Loss on the prompts of a step, and its gradient."""
         own = self.network.unpack(weights[0])
-        return self._packed(*self.mean_loss(own, fresh))
+        return self._packed(*self.mean_loss(own, self.fresh(step)))
 
     def on_fixed(self) -> Callable[[list[Array]], tuple[Array, list[Array]]]:
         """Loss on fixed prompts, and its gradient."""
-        fixed = self.blocks(self.seed, self.batch, self.query_noise)
+        fixed = self.blocks(self.seed, self.options.prompts, self.options.query_noise)
         loss = self.fixed_loss(fixed)
         return lambda weights: self._packed(*loss(self.network.unpack(weights[0])))
 
+    @property
+    def loss_and_gradient(self) -> Callable[[Weights, Prompts, Array], tuple[Array, Weights]]:
+        """Loss and gradient as a function of weights, prompts and the labels of their queries."""
+        loss = self.options.loss
+        if isinstance(loss, AllPositions) and isinstance(self.network, CausalNetwork):
+            return partial(self.network.loss_at_positions, loss=loss)
+        return self.network.loss_and_gradient
+
     def mean_loss(self, weights: Weights, prompts: Blocks) -> tuple[Array, Weights]:
         """Loss and gradient on prompts in blocks."""
-        if not isinstance(self.loss, AllPositions) or not isinstance(self.network, CausalNetwork):
-            return self.network.mean_loss(weights, prompts, self.batch)
-        at_positions = partial(self.network.loss_at_positions, loss=self.loss)
-        return mean_of_blocks(at_positions, weights, prompts, self.batch)
+        return mean_of_blocks(self.loss_and_gradient, weights, prompts, self.options.prompts)
 
     def fixed_loss(self, prompts: Blocks) -> Callable[[Weights], tuple[Array, Weights]]:
         """Loss and gradient as a function of the weights, on prompts that stay the same."""
-        if not isinstance(self.loss, AllPositions):
-            return self.network.fixed_loss(prompts, self.batch)
+        if not isinstance(self.options.loss, AllPositions):
+            return self.network.fixed_loss(prompts, self.options.prompts)
         kept = list(prompts)
         return lambda weights: self.mean_loss(weights, iter(kept))
 
@@ -472,10 +581,14 @@ def _held_out(network: Network, vector: Array, blocks: Blocks) -> tuple[Estimate
     return Estimate.of(np.concatenate(errors), keep=False), float(np.mean(np.concatenate(nulls)))
 
 
-def _block(network: Network, context: int) -> int:
+def most_prompts(network: Network, context: int) -> int:
     """Prompts that go through a network at a time."""
+    inputs = BLOCK_NUMBERS // ((context + 1) * (network.dim + 1))
+    return max(1, min(inputs, WIDE_NUMBERS // numbers_of_a_prompt(network, context)))
+
+
+def numbers_of_a_prompt(network: Network, context: int) -> int:
+    """Most numbers of a prompt between the layers of a network."""
     tokens = context + 1
     # Each token has rows of scores, and at every layer as many numbers as a weight has rows.
-    widest = max(tokens, *(side for shape in network.shapes.values() for side in shape))
-    inputs = BLOCK_NUMBERS // (tokens * (network.dim + 1))
-    return max(1, min(inputs, WIDE_NUMBERS // (tokens * widest)))
+    return tokens * max(tokens, *(side for shape in network.shapes.values() for side in shape))

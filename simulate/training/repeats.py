@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.models.network import Network, Task
-from iclimit.simulate.training.loop import UnstableTraining
-from iclimit.simulate.training.networks import TrainedNetwork, train_network
+from iclimit.simulate.training.networks import (
+    NetworkTraining,
+    Options,
+    TrainedNetwork,
+    begin_training,
+)
+from iclimit.simulate.training.together import networks_at_once, train_together
 from iclimit.statement import named_cell
 
 # A run that misses more than this part of what the best one has learned has failed.  Losses on
@@ -160,6 +166,9 @@ def train_repeats(
 ) -> TrainedRepeats:
     """Train a network from several seeds, and count the runs that failed.
 
+    Small networks are trained as one batch, in which each has its own prompts, clipping and end:
+    the result is that of one training after the other, to rounding.
+
     Parameters
     ----------
     network : Network
@@ -181,7 +190,7 @@ def train_repeats(
     Returns
     -------
     TrainedRepeats
-        Up to the one that Ctrl-C interrupted.
+        Up to the one that Ctrl-C interrupted, or those that are trained with it.
 
     Raises
     ------
@@ -201,19 +210,21 @@ def train_repeats(
     loss 0.896141, 2 of 3 runs failed
     """
     check_arguments(repeats=repeats, first_repeat=first_repeat)
-    runs: list[TrainedNetwork | None] = []
+    options = Options.of(settings)
     seeds = seed_sequences(rng, first_repeat + repeats)
-    for repeat, seed in enumerate(seeds[first_repeat:], start=first_repeat):
+
+    def begin(repeat: int) -> NetworkTraining:
         path = None if checkpoint is None else _numbered(Path(checkpoint), repeat)
-        try:
-            run = train_network(network, problem, rng=seed, checkpoint=path, **settings)
-        except UnstableTraining:
-            runs.append(None)
-            continue
-        runs.append(run)
-        if run.interrupted:
+        return begin_training(network, problem, options, seeds[repeat], path)
+
+    trainings = map(begin, range(first_repeat, first_repeat + repeats))
+    trained = TrainedRepeats(())
+    for training in trainings:
+        group = [training, *islice(trainings, networks_at_once(training) - 1)]
+        trained = trained.concatenate(TrainedRepeats(tuple(train_together(group))))
+        if trained.interrupted:
             break
-    return TrainedRepeats(tuple(runs))
+    return trained
 
 
 def _numbered(path: Path, repeat: int) -> Path:

@@ -25,9 +25,9 @@ def test_blocks_change_nothing(monkeypatch):
 def test_wide_networks_take_fewer_prompts_at_a_time():
     """At most 8 million numbers between the layers; a perceptron of 4096 units has 6 tokens."""
     wide = AttentionNetwork(dim=3, width=8, mlp=4096)
-    assert networks._block(wide, 5) == 2**23 // (6 * 4096)
-    assert networks._block(HEADS, 5) == 2**21 // (6 * 4)
-    assert networks._block(HEADS, 3000) == 1
+    assert networks.most_prompts(wide, 5) == 2**23 // (6 * 4096)
+    assert networks.most_prompts(HEADS, 5) == 2**21 // (6 * 4)
+    assert networks.most_prompts(HEADS, 3000) == 1
     many = sample_prompts(PROBLEM, 1000, rng=0)
     run = train_network(wide, PROBLEM, steps=1, batch=2, held_out=2, rng=0)
     asked = many.inputs, many.labels, many.query

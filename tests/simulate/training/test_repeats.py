@@ -142,7 +142,7 @@ def test_divergence_is_a_failed_run_and_a_mistake_is_none(monkeypatch):
     def mistaken(*_, **__):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(repeats, "train_network", mistaken)
+    monkeypatch.setattr(repeats, "begin_training", mistaken)
     with pytest.raises(ZeroDivisionError, match="a mistake"):
         train_repeats(HEAD, PROBLEM, repeats=2, rng=0)
 
