@@ -448,7 +448,7 @@ class Point:
         Short for ``training=Ridge(ridge)``.
     time : float >= 0, optional
         Short for ``training=Flow(time, ridge, start_variance)``.
-    start_variance : float >= 0
+    start_variance : float, 0 <= start_variance <= 1e9
         Of a flow.
     task_law, input_law, drift, correlation, correlated_query, link, flips
         As in `Problem`; tasks are on the sphere.

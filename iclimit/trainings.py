@@ -43,7 +43,7 @@ class Flow:
         error; inf is its end.
     ridge : float >= 0
         Weight decay, in the units of the ridge of `Ridge`.
-    start_variance : float >= 0
+    start_variance : float, 0 <= start_variance <= 1e9
         d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
 
     Examples
@@ -107,7 +107,7 @@ class Descent:
     ridge : float >= 0
         Weight decay, in the units of the ridge of `Ridge`: a penalty
         :math:`\frac\lambda d \lVert\Gamma\rVert_F^2` beside the mean squared error.
-    start_variance : float >= 0
+    start_variance : float, 0 <= start_variance <= 1e9
         d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
     momentum : float in [0, 1)
         Share of the last step that is added to the next one (Polyak's heavy ball, and SGD in

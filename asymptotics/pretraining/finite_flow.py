@@ -14,10 +14,21 @@ the mean :math:`\Gamma`, whose weights along U are single integrals, plus the do
 .. math:: \sum_j (U^\top G' U)_{jj} (m_1 m_2)_j \Bigl(\frac{\sigma_0^2}d a_1 a_2
    + \frac dn E_{12}\, g_j\Bigr).
 
-**Corrections.**  Both miss, by O(1/d), that leverages fluctuate and that tasks share prompts.
-These corrections are known for ridges (`iclimit.asymptotics.pretraining.finite_size`); a flow of
-time t learns about what a ridge of .6/t does.  So its errors from the start 0 are multiplied by
-the ratio of that prediction to the one without corrections, at the ridge :math:`\lambda + .6/t`.
+**Leverages.**  This holds for prompts of one leverage.  With leverages u of mean 1 and squared
+query norms r (`iclimit.asymptotics.pretraining.deterministic_equivalent`), :math:`\rho + m` the
+error of the best :math:`\Gamma` on the training law and :math:`B_{12}` that of the mean ones,
+
+.. math::
+
+   f(t_i) &= E\frac u{t_i + u} = \frac dn\sum_j \frac{g_j}{g_j + \xi_i}, \qquad
+   \lambda + z_i = \xi_i t_i f(t_i), \\
+   E_{12} &= B_{12} + V_{12}, \qquad V_{12} = \frac dn \frac{\sum_j g_j^2 (m_1 m_2)_j}{f_1 f_2}
+   E\frac{u\,[\rho + m r + u\,(E_{12} - \rho - m)]}{(t_1 + u)(t_2 + u)},
+
+and :math:`V_{12}/\sum_j g_j^2 (m_1 m_2)_j` is in the place of :math:`\frac dn E_{12}` in the ICL
+error.  The law of u changes with the ridge; that of :math:`\lambda + .6/t` is taken at all nodes,
+since a flow of time t learns about what this ridge does.  That tasks share prompts is not known
+between two ridges: errors are multiplied by what it changes at :math:`\lambda + .6/t`.
 
 **Steps.**  Gradient descent is a mixture of the same ridge regressions on another contour
 (`iclimit.asymptotics.pretraining.training_contours`), which must enclose the spectrum of S.  Its
@@ -25,7 +36,7 @@ largest value is that of :math:`x(1 + T(x))`, :math:`T = \frac dn\sum_j g_j/(x -
 minimum over :math:`x > \max g`.  A prompt whose features have r times the mean squared norm adds
 an eigenvalue :math:`x(1 + T)` at :math:`T = 1/(r - 1)`, if this is beyond the others.  The norm of
 the heaviest of n prompts is that of a lognormal law with the variance of :math:`|x_q|^2 |h|^2`.
-For corrections the time of descent is that of the flow which starts alike.
+For leverages and shared prompts the time of descent is that of the flow which starts alike.
 
 .. page: pretraining/training-time: When should pretraining stop?
 """
@@ -41,8 +52,11 @@ from scipy.special import ndtri
 
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    Inputs,
     SummaryLaw,
+    leverages,
     quadratic_form_variance,
+    undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.finite_size import NAMES, predicted_errors, read_run
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
@@ -61,8 +75,12 @@ KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance")
 # Ridge whose corrections are taken, times the time.  Of .4, .5, .6, 1 and 1.5 it left least.
 RIDGE_OF_TIME = 0.6
 
-# Share of these corrections that counts as uncertain.
+# Share of what shared prompts change that counts as uncertain, and of what leverages change.
 UNCERTAIN = 0.25
+UNCERTAIN_LEVERAGES = 0.1
+
+# Time, in units of the inverse sum of the eigenvalues, in which nothing is learnt in float64.
+UNMOVED = 1e-12
 
 # Ridge above which corrections are below rounding for all that matters.
 LARGEST_RIDGE = 1e3
@@ -99,23 +117,31 @@ def predicted_flow_errors(
     seed: Seed = int(np.random.default_rng(rng).integers(2**63))
     if isinstance(rng, int | np.random.SeedSequence):
         seed = rng
-    alike = Ridge(ridge_of_time(time, training.ridge))
-    near = run.with_(training=alike)
-    laws = read_run(near, seed, draws)
-    end = Flow(math.inf, alike.ridge)
-    plainly = replace(training, start_variance=0.0)
-    flows = [Flowing(law, laws.test, run.prompts, plainly) for law in laws.laws]
-    ridges = [Flowing(law, laws.test, run.prompts, end) for law in laws.laws]
-    errors = np.array([flow_errors(flow) for flow in flows])
-    from_start = np.zeros_like(errors)
-    if training.start_variance:
-        started = [replace(flow, training=training) for flow in flows]
-        from_start = np.array([flow_errors(flow) for flow in started]) - errors
+    near = run.with_(training=Ridge(ridge_of_time(time, training.ridge)))
     corrected = predicted_errors(near, rng=seed, draws=draws, approach=approach)
-    plain = np.mean([flow_errors(flow) for flow in ridges], axis=0)
-    factors = np.mean(corrected.over_tasks, axis=0) / plain
-    doubt = corrected.doubt + UNCERTAIN * np.abs(factors - 1)
-    return Prediction(NAMES, errors * factors + from_start, doubt)
+    determined = training.ridge > 0 or run.prompts >= run.dim * (run.dim + 1)
+    if math.isinf(time) and (determined or training.start_variance == 0):
+        return corrected
+    read = read_run(near, seed, draws)
+    flows = [Flowing(law, read.test, run.prompts, training) for law in read.laws]
+    if time * max(np.trace(flow.train.second) for flow in flows) < UNMOVED:
+        return Prediction(
+            NAMES, np.array([start_errors(flow) for flow in flows]), np.zeros((1, 2))
+        )
+    alike = Flow(time, training.ridge, training.start_variance)
+    errors = []
+    by_leverages = []
+    for flow in flows:
+        prompts = PromptLaw.of(flow.train, run.prompts, near.ridge)
+        flowing = replace(flow, training=alike)
+        factors = np.divide(flow_errors(flowing, prompts), flow_errors(flowing))
+        errors.append(flow_errors(flow) * factors)
+        by_leverages.append(factors)
+    moments = predicted_errors(near, rng=seed, draws=draws, approach="moments")
+    by_tasks = np.mean(corrected.over_tasks, axis=0) / np.mean(moments.over_tasks, axis=0)
+    doubt = corrected.doubt + UNCERTAIN * np.abs(by_tasks - 1)
+    doubt = doubt + UNCERTAIN_LEVERAGES * np.abs(np.mean(by_leverages, axis=0) - 1)
+    return Prediction(NAMES, np.array(errors) * by_tasks, doubt)
 
 
 def ridge_of_time(time: float, ridge: float = 0.0) -> float:
@@ -156,27 +182,130 @@ class Flowing:
         return self.train.cross.shape[1]
 
 
-def flow_errors(flow: Flowing) -> tuple[float, float]:
-    """ICL and IDG error from the mean moments."""
+@dataclass(frozen=True)
+class PromptLaw:
+    """Gauss rule over the prompts of a run.
+
+    Attributes
+    ----------
+    query, leverage, weight : ndarray (k,)
+        Squared norms of the queries and leverages, both of mean 1, and probabilities.
+    """
+
+    query: np.ndarray
+    leverage: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(cls, law: SummaryLaw, prompts: int, ridge: float) -> PromptLaw:
+        """Prompts of these summaries, with their leverages at a ridge."""
+        known = leverages(law, prompts, ridge, Inputs.of(None, law.cross.shape[1]))
+        query = np.broadcast_to(known.query[:, None], known.u.shape)
+        return cls(query.ravel(), known.u.ravel(), known.weight.ravel())
+
+
+# Prompts of one leverage.
+ALIKE = PromptLaw(np.ones(1), np.ones(1), np.ones(1))
+
+
+def start_errors(flow: Flowing) -> tuple[float, float]:
+    """ICL and IDG error of the start."""
+    start = flow.training.start_variance / flow.dim
+    icl = flow.test.label + start * np.trace(flow.test.second)
+    return float(icl), float(flow.train.label + start * np.trace(flow.train.second))
+
+
+def flow_errors(flow: Flowing, prompts: PromptLaw = ALIKE) -> tuple[float, float]:
+    """ICL and IDG error from the mean moments, for prompts of this law."""
     training = flow.training
     if isinstance(training, Flow) and training.time == 0:
-        start = training.start_variance / flow.dim
-        icl = flow.test.label + start * np.trace(flow.test.second)
-        return float(icl), float(flow.train.label + start * np.trace(flow.train.second))
+        return start_errors(flow)
     values, basis = np.linalg.eigh(flow.train.second)
     values = np.maximum(values, 0.0)
     share = flow.dim / flow.prompts
     if isinstance(training, Flow) and math.isinf(training.time):
+        z = np.zeros(1)
         xi = np.array([_real_root(training.ridge, values, share)])
-        kept = xi * (training.ridge == 0)
-        return _integrated(flow, values, basis, xi, kept, np.ones(1), mirrored=False)
-    branches = _contour(flow, values, share)
-    xi = np.concatenate(
-        [followed_ridges(branch, training.ridge, values, share) for branch in branches]
-    )
-    z = np.concatenate([branch.z for branch in branches])
-    weights = np.concatenate([branch.weights for branch in branches])
-    return _integrated(flow, values, basis, xi, xi * z / (z + training.ridge), weights)
+        weights = np.ones(1)
+    else:
+        branches = _contour(flow, values, share)
+        z = np.concatenate([branch.z for branch in branches])
+        xi = np.concatenate(
+            [followed_ridges(branch, training.ridge, values, share) for branch in branches]
+        )
+        weights = np.concatenate([branch.weights for branch in branches])
+    with undefined_in_float64():
+        xi, t = _with_leverages(z + training.ridge, xi, values, share, prompts)
+        kept = _kept(xi, z, training.ridge)
+        mixed = Mixture(xi, kept, t, weights, mirrored=np.iscomplexobj(z))
+        return _integrated(flow, values, basis, mixed, prompts)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Ridge regressions that a training mixes.
+
+    Attributes
+    ----------
+    xi, t : ndarray (nodes,)
+        Their effective ridges, and the residuals t/(t + u) of training prompts of leverage u.
+    kept : ndarray (nodes,)
+        Factors of the start.
+    weights : ndarray (nodes,)
+        What they count.
+    mirrored : bool
+        Whether each stands for its complex conjugate, too.
+    """
+
+    xi: np.ndarray
+    kept: np.ndarray
+    t: np.ndarray
+    weights: np.ndarray
+    mirrored: bool
+
+    @property
+    def others(self) -> Mixture:
+        """All of them, with the conjugates."""
+        if not self.mirrored:
+            return self
+        parts = (self.xi, self.kept, self.t, self.weights)
+        return Mixture(*(np.concatenate([part, part.conj()]) for part in parts), mirrored=False)
+
+
+def _kept(xi: np.ndarray, z: np.ndarray, ridge: float) -> np.ndarray:
+    """Factors of the start: at z = 0 it stays without a ridge, where prompts do not reach."""
+    return xi * z / (z + ridge) if ridge > 0 else xi
+
+
+def _with_leverages(
+    z: np.ndarray, xi: np.ndarray, g: np.ndarray, share: float, prompts: PromptLaw
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effective ridges and t at the ridges z, from those for prompts of one leverage.
+
+    Raises
+    ------
+    ArithmeticError
+        If Newton's method does not find them.
+    """
+    fraction = share * np.sum(g / (g + xi[:, None]), axis=-1)
+    t = (1 - fraction) / fraction
+    # Without a ridge fewer prompts than features are interpolated, with any leverages.
+    if prompts is ALIKE or (np.all(z == 0) and share * len(g) > 1):
+        return xi, t
+    u = prompts.leverage
+    for _ in range(MOST_NEWTON_STEPS):
+        left = 1 / (t[:, None] + u)
+        f = left @ (prompts.weight * u)
+        slope = -t * (left**2 @ (prompts.weight * u))
+        xi = z / (t * f)
+        m = 1 / (g + xi[:, None])
+        residual = f - share * np.sum(g * m, axis=-1)
+        turn = slope - share * xi * np.sum(g * m**2, axis=-1) * (1 + slope / f)
+        move = -residual / turn
+        t = t * np.exp(move)
+        if np.all(np.abs(move) < CLOSE):
+            return z / (t * (1 / (t[:, None] + u) @ (prompts.weight * u))), t
+    raise ArithmeticError(f"leverages were not found in {MOST_NEWTON_STEPS} steps")
 
 
 def _contour(flow: Flowing, g: np.ndarray, share: float) -> list[Branch]:
@@ -248,39 +377,43 @@ def followed_ridges(branch: Branch, ridge: float, g: np.ndarray, share: float) -
 
 
 def _integrated(
-    flow: Flowing,
-    g: np.ndarray,
-    basis: np.ndarray,
-    xi: np.ndarray,
-    kept: np.ndarray,
-    weights: np.ndarray,
-    *,
-    mirrored: bool = True,
+    flow: Flowing, g: np.ndarray, basis: np.ndarray, mixed: Mixture, prompts: PromptLaw
 ) -> tuple[float, float]:
-    """ICL and IDG error from effective ridges, above the real axis where mirrored."""
+    """ICL and IDG error of a mixture of ridge regressions."""
     dim = flow.dim
     share = dim / flow.prompts
     learnt = flow.train.cross.T @ basis
     power = np.sum(learnt**2, axis=0) / dim
     tested = np.sum(basis * (flow.test.second @ basis), axis=0)
-    m = 1 / (g + xi[:, None])
-    factor = 2.0 if mirrored else 1.0
-    other = np.concatenate([m, m.conj()]) if mirrored else m
-    others_kept = np.concatenate([kept, kept.conj()]) if mirrored else kept
-    others_weights = np.concatenate([weights, weights.conj()]) if mirrored else weights
-    start = flow.training.start_variance / dim * np.multiply.outer(kept, others_kept)
+    others = mixed.others
+    m = 1 / (g + mixed.xi[:, None])
+    other = 1 / (g + others.xi[:, None])
+    start = flow.training.start_variance / dim * np.multiply.outer(mixed.kept, others.kept)
     linear = (m @ power)[:, None] + (other @ power)[None, :]
-    misfit = flow.train.label - linear + (m * power * g) @ other.T
-    overlap = 1 - share * (m * g**2) @ other.T
-    error = (misfit + start * ((m * g) @ other.T)) / overlap
-    scatter = start * ((m * tested) @ other.T) + share * error * ((m * g * tested) @ other.T)
-    pairs = factor * np.multiply.outer(weights, others_weights)
-    idg = float(np.sum(pairs * error).real)
-    mean = factor * (weights @ m).real
+    known = flow.train.label - linear + (m * power * g) @ other.T
+    known = known + start * ((m * g) @ other.T)
+    u = prompts.leverage
+    left = 1 / (mixed.t[:, None] + u)
+    others_left = 1 / (others.t[:, None] + u)
+    fractions = np.multiply.outer(left @ (prompts.weight * u), others_left @ (prompts.weight * u))
+    factor = share / fractions
+    norms = (left * prompts.weight * u**2) @ others_left.T
+    # Noise and misfit of a prompt do not grow with its leverage; the misfit is that of its query.
+    seen = g > 0
+    misfit = flow.train.label - flow.train.rho - np.sum(power[seen] / g[seen])
+    beside = flow.train.rho * (1 - u) + misfit * (prompts.query - u)
+    noise = (left * prompts.weight * u * beside) @ others_left.T
+    own = factor * ((m * g**2) @ other.T)
+    variance = factor * (noise + norms * known) / (1 - own * norms)
+    scatter = start * ((m * tested) @ other.T) + variance * ((m * g * tested) @ other.T)
+    idg = known + variance * ((m * g**2) @ other.T)
+    factor_of_pairs = 2.0 if mixed.mirrored else 1.0
+    pairs = factor_of_pairs * np.multiply.outer(mixed.weights, others.weights)
+    mean = factor_of_pairs * (mixed.weights @ m).real
     gamma = (learnt * mean) @ basis.T
     fitted = np.sum(gamma * (gamma @ flow.test.second)) - 2 * np.sum(gamma * flow.test.cross.T)
     icl = flow.test.label + float(fitted) / dim + float(np.sum(pairs * scatter).real)
-    return icl, idg
+    return icl, float(np.sum(pairs * idg).real)
 
 
 def _move(xi: np.ndarray, z: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:

@@ -144,7 +144,7 @@ def training_errors(
         As in `icl_error`; alpha is finite where a time is infinite.
     ridge : number or array, 0 <= ridge < inf
         Weight decay during the flow, in the units of the ridge of `icl_error`.
-    start_variance : number or array, start_variance >= 0
+    start_variance : number or array, 0 <= start_variance <= 1e9
         d times the variance of the entries of :math:`\Gamma` at the start; 0 starts at 0.
 
     Returns

@@ -241,7 +241,7 @@ def test_a_point_has_prompts_or_sequences():
     ("change", "message"),
     [
         ({"time": -1.0}, "time must be >= 0, or inf, got -1"),
-        ({"time": 1.0, "start_variance": -0.1}, "start_variance must be >= 0"),
+        ({"time": 1.0, "start_variance": -0.1}, "start_variance must be from 0 to "),
         ({"time": 1.0, "ridge": -0.1}, "ridge must be >= 0"),
     ],
 )

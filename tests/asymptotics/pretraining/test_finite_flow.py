@@ -8,8 +8,10 @@ import pytest
 import iclimit
 from iclimit import Descent, Experiment, Flow, Point, Problem, Ridge
 from iclimit.asymptotics.pretraining import training_errors
+from iclimit.asymptotics.pretraining.deterministic_equivalent import Inputs, equivalent_errors
 from iclimit.asymptotics.pretraining.finite_flow import (
     Flowing,
+    PromptLaw,
     flow_errors,
     heaviest_prompt,
     largest_eigenvalue,
@@ -48,8 +50,22 @@ def test_ends_are_those_of_ridge_regression():
         for name in ("icl", "idg"):
             assert ended[name].mean == pytest.approx(solved[name].mean, rel=1e-9)
             assert late[name].mean == pytest.approx(solved[name].mean, rel=2e-3)
-    begun = iclimit.predict(run.with_(training=Flow(0.0)), rng=0)
-    assert begun.icl.mean == pytest.approx(1.1, rel=1e-4)
+    for training in (Flow(0.0), Flow(1e-300), Descent(1, 1e-300)):
+        begun = iclimit.predict(run.with_(training=training), rng=0, draws=2)
+        assert begun.icl.mean == pytest.approx(1.1, rel=1e-12)
+        assert begun.idg.mean == pytest.approx(1.1, rel=1e-12)
+        assert begun.uncertainty == 0
+
+
+@pytest.mark.parametrize("prompts", [120, 400])
+def test_ends_with_leverages_are_those_of_the_equivalent_of_ridge_regression(prompts):
+    law = read_run(Point(**POINT).at(dim=14), 0, 1)
+    train = law.laws[0]
+    for ridge in (0.0, 0.1):
+        leverages = PromptLaw.of(train, prompts, ridge)
+        ended = flow_errors(Flowing(train, law.test, prompts, Flow(math.inf, ridge)), leverages)
+        expected = equivalent_errors(train, law.test, prompts, ridge, Inputs.of(None, 14))
+        assert ended == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +76,8 @@ def test_ends_are_those_of_ridge_regression():
         Point(tau=0.6, alpha=2, kappa=1, rho=0.2, time=2.0),
         Point(tau=0.6, alpha=2, kappa=1, rho=0.2, time=0.5, start_variance=0.4),
         Point(tau=2, alpha=2, kappa=2, rho=0.2, time=3.0, ridge=0.05, test_alpha=4, test_rho=0.4),
+        # Leverages vary by much after short contexts: without them this is 5 % off.
+        Point(tau=3, alpha=0.3, kappa=2, rho=0.8, time=0.2, start_variance=0.7),
     ],
 )
 def test_runs_are_as_predicted(point):

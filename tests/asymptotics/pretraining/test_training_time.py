@@ -244,7 +244,7 @@ def test_bad_input_is_named():
     point = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
     with pytest.raises(ValueError, match="time must be >= 0, or inf, got -1"):
         training_errors(time=-1, **point)
-    with pytest.raises(ValueError, match="start_variance must be >= 0"):
+    with pytest.raises(ValueError, match="start_variance must be from 0 to "):
         training_errors(time=1, start_variance=-0.1, **point)
     with pytest.raises(ValueError, match="alpha must be finite where time is inf"):
         training_errors(time=math.inf, **point | {"alpha": math.inf})
