@@ -20,6 +20,8 @@ import numpy as np
 
 from benchmarks.honesty import ERRORS, Draw
 from iclimit import Descent, Experiment, Flow, Problem, Test, predict, sample
+from iclimit.prediction import Prediction
+from iclimit.samples import Samples
 
 OUTPUT = Path(__file__).with_name("training_honesty.csv")
 
@@ -96,6 +98,12 @@ def compare(number: int, training: str, seed: int) -> dict[str, Any]:
     theory = predict(run, rng=3, draws=TASK_SETS)
     simulated = sample(run, rng=seed + number, repeats=REPEATS)
     row: dict[str, Any] = {"training": training, "number": number, "setting": repr(run)}
+    return row | deviations(theory, simulated)
+
+
+def deviations(theory: Prediction, simulated: Samples) -> dict[str, Any]:
+    """Deviations from a prediction, what is stated, and standard errors in percent."""
+    row: dict[str, Any] = {}
     for place, name in enumerate(ERRORS):
         expected = getattr(theory, name)
         found = getattr(simulated, name)
@@ -112,13 +120,14 @@ def beyond(row: dict[str, Any], name: str) -> float:
     return (abs(row[name]) - row[f"{name} stated"]) / row[f"{name} s.e."]
 
 
-def judged(rows: list[dict[str, Any]]) -> list[str]:
-    """Shares of settings that are as stated, and the worst five."""
+def judged(kinds: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Shares of settings of each kind that are as stated, and the worst five of all."""
     lines = []
-    for training in ("flow", "descent"):
-        own = [row for row in rows if row["training"] == training]
+    rows: list[dict[str, Any]] = []
+    for kind, own in kinds.items():
+        rows += own
         far = sum(any(beyond(row, name) > 2 for name in ERRORS) for row in own)
-        lines.append(f"{training}: {far} of {len(own)} settings beyond the uncertainty and 2 s.e.")
+        lines.append(f"{kind}: {far} of {len(own)} settings beyond the uncertainty and 2 s.e.")
         unstable = sum(row["largest"] > UNSTABLE for row in own)
         lines.append(
             f"  {unstable} settings with a run of more than {UNSTABLE} times the median error"
@@ -153,20 +162,23 @@ def main() -> None:
         for training in ("flow", "descent"):
             rows.append(compare(number, training, options.seed))
             print(rows[-1], flush=True)
-    write(rows, options.seed)
+    kinds = {
+        training: [row for row in rows if row["training"] == training]
+        for training in ("flow", "descent")
+    }
+    write(OUTPUT, rows, judged(kinds), options.seed)
 
 
-def write(rows: list[dict[str, Any]], seed: int) -> None:
+def write(output: Path, rows: list[dict[str, Any]], summary: list[str], seed: int) -> None:
     """Write the comparison, and write and print its summary."""
-    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
+    with output.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, ["seed", *rows[0]], lineterminator="\n")
         table.writeheader()
         for row in rows:
             numbers = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
             table.writerow({"seed": seed} | numbers)
-    lines = judged(rows)
-    OUTPUT.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(*lines, sep="\n")
+    output.with_suffix(".txt").write_text("\n".join(summary) + "\n", encoding="utf-8")
+    print(*summary, sep="\n")
 
 
 if __name__ == "__main__":

@@ -510,9 +510,17 @@ class Point:
         swept = [part.name for part in fields(self) if isinstance(getattr(self, part.name), tuple)]
         if len(swept) > 1:
             raise ValueError(f"a Point has at most one tuple, got {' and '.join(swept)}")
+        for name in swept:
+            if not getattr(self, name):
+                raise ValueError(f"{name} must be a number or a tuple of numbers, got ()")
         for point in self.singles():
             numbers = {name: getattr(point, name) for name in _RATIOS}
             check_arguments(**given(numbers))
+            if self.sequence_ratio is not None and point.alpha_min >= point.alpha:
+                raise ValueError(
+                    f"alpha_min must be below alpha, got {point.alpha_min:g} at alpha = "
+                    f"{point.alpha:g}: it is where the loss begins"
+                )
 
     def _check_prompts(self) -> None:
         """Raise a TypeError unless there are prompts or sequences, and what belongs to them."""
@@ -526,6 +534,15 @@ class Point:
         if self.sequence_ratio is None and (self.alpha_min or self.normalization != "mean"):
             name = "alpha_min" if self.alpha_min else "normalization"
             raise TypeError(f"{name} needs a sequence_ratio: it is of runs on all positions")
+        if self.sequence_ratio is None:
+            return
+        for name in ("time", "link", "flips", "drift", "correlation", "correlated_query"):
+            if _differs(getattr(self, name), getattr(Point, name)):
+                raise ValueError(
+                    f"{name} must be left out beside sequence_ratio, got {getattr(self, name)!r}: "
+                    "the limit of runs on all positions is that of linear labels and of ridge "
+                    "regression"
+                )
 
     def singles(self) -> tuple[Point, ...]:
         """The points of a sweep; the point itself where nothing is swept."""

@@ -43,8 +43,14 @@ from iclimit.asymptotics.pretraining.all_positions import (
     balanced_counts,
 )
 from iclimit.asymptotics.pretraining.finite_random_lengths import length_factors
+from iclimit.asymptotics.pretraining.finite_size import APPROACHES
+from iclimit.asymptotics.pretraining.sampled_sequences import (
+    DrawnSequences,
+    draw_blocks,
+    drawn_task_count,
+)
 from iclimit.asymptotics.pretraining.sequence_response import Positions
-from iclimit.checks import check_choice, check_flag
+from iclimit.checks import Seed, check_choice, check_flag
 from iclimit.experiment import Experiment, Ridge, check_loss, check_training
 from iclimit.losses import AllPositions
 from iclimit.prediction import Prediction
@@ -200,8 +206,13 @@ def position_errors_at_size(
     )
 
 
-def predicted_position_errors(run: Experiment) -> Prediction:
-    """Mean errors of a run that is trained on all positions; as of `predict`.
+def predicted_position_errors(
+    run: Experiment, *, rng: Seed | None = None, approach: str = "tasks"
+) -> Prediction:
+    """Mean errors of a run that is trained on all positions; arguments as of `predict`.
+
+    With the approach "tasks" they are those of `iclimit.asymptotics.pretraining.sampled_sequences`
+    where that is quick.
 
     Raises
     ------
@@ -209,7 +220,7 @@ def predicted_position_errors(run: Experiment) -> Prediction:
         If it has parts that are not known here: gates, structured inputs, Gaussian or given tasks,
         tests with other noise, no ridge, or another training.
     """
-    trained = _trained(run)
+    trained = _solved(run, rng, approach)
     # Contexts of the tests, and those of training, which the IDG error keeps.
     tested = np.array([run.tests.problem.context, run.problem.context])
     icl, idg = trained.errors(length_factors(run, tested), tested)
@@ -217,13 +228,14 @@ def predicted_position_errors(run: Experiment) -> Prediction:
 
 
 def trained_position_errors(
-    run: Experiment, positions: Sequence[int]
+    run: Experiment, positions: Sequence[int], *, rng: Seed | None = None, approach: str = "tasks"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Errors (2, positions) of a run after any numbers of examples, and their uncertainty (2,).
 
-    Both errors are at these positions.  Errors are those of `predicted_position_errors`.
+    Both errors are at these positions.  Errors and other arguments are those of
+    `predicted_position_errors`.
     """
-    trained = _trained(run)
+    trained = _solved(run, rng, approach)
     seen = np.asarray(positions)
     errors = trained.errors(length_factors(run, seen), seen)
     return np.array(errors), np.array(trained.uncertainty)
@@ -239,6 +251,21 @@ def independent_context_error(run: Experiment) -> float:
     tested = np.array([run.tests.problem.context])
     icl, _ = trained.errors(length_factors(run, tested), tested)
     return float(icl[0])
+
+
+def _solved(run: Experiment, rng: Seed | None, approach: str) -> _Trained | DrawnSequences:
+    """Solved equations of drawn tasks where that is quick, otherwise those of mean kernels."""
+    check_choice("approach", approach, APPROACHES)
+    trained = _trained(run)
+    drawn = drawn_task_count(run) if approach == "tasks" else 0
+    if not drawn:
+        return trained
+    blocks = draw_blocks(run, np.random.default_rng(rng), drawn)
+    try:
+        solved = DrawnSequences.of(run, blocks, trained.point.phi * run.dim, trained.last_response)
+    except ArithmeticError:
+        return trained
+    return solved if math.isfinite(solved.variances[0]) else trained
 
 
 def _trained(run: Experiment, *, nested: bool = True) -> _Trained:

@@ -34,11 +34,13 @@ def predict(
     run : Experiment
         In the units of this library.
     rng : int, SeedSequence or Generator, optional
-        Source of the task sets; None draws them from fresh entropy.
+        Source of the task sets, and of the sequences of `AllPositions`; None draws them from
+        fresh entropy.
     draws : int >= 1
         Number of task sets to average over.
     approach : {"tasks", "moments"}
-        As in `finite_size_errors`.
+        As in `finite_size_errors`; for `AllPositions` with sequences that are drawn, or by their
+        mean kernels, which is quick and less precise.
     spread : bool
         Whether to predict the scatter of single runs, too.
 
@@ -80,7 +82,7 @@ def predict(
     if run.problem.outputs > 1:
         return predicted_output_errors(run, rng=rng, draws=draws, approach=approach)
     if isinstance(run.loss, AllPositions):
-        return predicted_position_errors(run)
+        return predicted_position_errors(run, rng=rng, approach=approach)
     if isinstance(run.loss, RandomLength):
         return predicted_random_length_errors(run, rng=rng, draws=draws)
     if isinstance(run.training, Flow | Descent):

@@ -234,7 +234,12 @@ def test_a_point_has_prompts_or_sequences():
     type_error("normalization needs", Point, tau=1, alpha=1, normalization="length")
     value_error("normalization must be", Point, sequence_ratio=1, alpha=1, normalization="sum")
     value_error("sequence_ratio must be", Point, sequence_ratio=-1, alpha=1)
-    value_error("first must be at most", Point(sequence_ratio=1, alpha=1, alpha_min=2).at, 8)
+    stated = {"sequence_ratio": 1, "alpha": 1}
+    value_error("alpha_min must be below alpha, got 2", Point, **stated, alpha_min=2)
+    value_error("alpha_min must be below alpha, got 1 at", Point, **stated, alpha_min=(0.5, 1))
+    value_error("time must be left out beside sequence_ratio", Point, **stated, time=2.0)
+    value_error("link must be left out beside", Point, **stated, link="sign")
+    value_error("sequence_ratio must be .* got \\(\\)", Point, sequence_ratio=(), alpha=1)
 
 
 @pytest.mark.parametrize(

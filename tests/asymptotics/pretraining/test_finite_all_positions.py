@@ -7,8 +7,12 @@ import pytest
 from scipy.stats import binom
 from sequence_runs import mean_of_runs
 
+from iclimit import AllPositions, Experiment, Problem, Reduced, Ridge
 from iclimit.asymptotics.pretraining import balanced_position_errors, position_errors_at_size
-from iclimit.asymptotics.pretraining.finite_all_positions import binomial_counts
+from iclimit.asymptotics.pretraining.finite_all_positions import (
+    binomial_counts,
+    trained_position_errors,
+)
 
 # Half a unit of the last digit of the numbers below.
 ROUNDED = 6e-7
@@ -46,6 +50,17 @@ def setting_of(dim, last, first, rho, prompts, ridge, tasks, normalization):
     }
 
 
+def run_of(setting, dim, last, first, rho, prompts, ridge, tasks, normalization):
+    return Experiment(
+        Problem(dim, last, tasks=tasks, noise_variance=rho, task_law="sphere"),
+        prompts=prompts,
+        balanced=setting["balanced"] and tasks < math.inf,
+        loss=AllPositions(first),
+        training=Ridge(ridge),
+        model=Reduced(normalization=normalization),
+    )
+
+
 @pytest.mark.parametrize(("point", "numbers"), TABLE)
 def test_numbers_of_another_program(point, numbers):
     errors = position_errors_at_size(balanced=True, **setting_of(*point))
@@ -70,6 +85,10 @@ def test_plain_runs_are_within_the_uncertainty(point, balanced, repeats):
     allowed = np.array(theory.uncertainty) * predicted + SIGMAS * errors
     assert np.all(abs(means - predicted) < allowed)
     assert np.all(errors < 0.05 * predicted)
+    run = run_of(setting, *point)
+    drawn, doubts = trained_position_errors(run, setting["positions"], rng=0)
+    assert np.all(doubts < 0.6 * np.array(theory.uncertainty))
+    assert np.all(abs(means - drawn.T) < doubts * drawn.T + SIGMAS * errors)
 
 
 def test_large_sizes_tend_to_the_limit():

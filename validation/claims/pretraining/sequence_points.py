@@ -37,11 +37,13 @@ def compared(point: dict[str, Any], repeats: dict[int, int], *, balanced: bool) 
     name = " ".join(f"{key}={value}" for key, value in point.items())
     stated = {dim: at(dim, point, balanced=balanced) for dim in (*repeats, *ANCHORS)}
     runs = {dim: run(sample, run=stated[dim], repeats=count) for dim, count in repeats.items()}
-    predictions = {dim: run(predict, run=own) for dim, own in stated.items()}
+    predictions = {dim: run(predict, run=own, approach="moments") for dim, own in stated.items()}
     theory = call(balanced_position_errors if balanced else all_position_errors, **point)
     theories = different_errors(theory, point["kappa"])
     yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
-    yield from predicted_at(max(repeats), name, predictions, runs)
+    largest = max(repeats)
+    drawn = {largest: run(predict, run=stated[largest])}
+    yield from predicted_at(largest, name, drawn, runs)
 
 
 def different_errors(theory: Later, kappa: float) -> dict[str, Later]:

@@ -219,9 +219,12 @@ class RunCheck(Result):
             f"chi-square {total.value:.1f} for {errors} "
             f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
         )
+        courses = {row.run.course for row in self.deviations if row.run.in_course}
+        shared = len(courses) < sum(row.run.in_course for row in self.deviations)
         for name, law in self.z.items():
-            # Of a table that contradicts the theory the test of the law of z says nothing.
-            if law.count >= FEWEST_Z and self.verdict.holds:
+            # Of a table that contradicts the theory the test of the law of z says nothing, nor of
+            # rows of the same runs.
+            if law.count >= FEWEST_Z and self.verdict.holds and not shared:
                 yield (
                     f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
                     f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
@@ -307,6 +310,8 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
     run = row.run
     prediction = row.prediction
     numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows), **run.sizes}
+    if run.by_position:
+        numbers["position"] = run.position
     numbers |= {"rho": run.rho, "ridge": run.ridge, "estimator": run.estimator}
     numbers |= run.training | run.labels
     doubt = prediction.doubts @ prediction.doubts.T
@@ -341,6 +346,8 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
     sizes = {name: f"{run.sizes[name]:g}" for name in SIZES.values()}
     if not run.learned:
         sizes["prompts"] = ""
+    if run.by_position:
+        sizes["context"] = f"{run.position}/{sizes['context']}"
     return (
         str(run.rows[0]),
         *sizes.values(),

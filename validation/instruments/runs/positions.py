@@ -23,9 +23,8 @@ from iclimit.validation.instruments.reading import Table
 # Columns that say where errors were measured, and what the loss and the summaries are.
 POSITIONS = ("position", "first_position", "normalization")
 
-# Range of positions, all of which up to the largest are predicted.  An empty context teaches
-# nothing: there the error is 1 + rho.
-PLACES = "[1, 1e5]"
+# Range of positions, all of which up to the largest are predicted; 0 is refused with a reason.
+PLACES = "[0, 1e5]"
 
 # Relative uncertainty of errors for Gaussian tasks, times d, beside that for tasks of fixed norm:
 # they differ by 1 to 4 % at d = 8 and by 1.5 % at d = 12.
@@ -82,12 +81,19 @@ def _whole(table: Table, name: str) -> list[int]:
     """Integers of a column, at least 1."""
     values = table.numbers(name, PLACES)
     for row, value in enumerate(values, 1):
+        if value == 0:
+            problem = "must be an integer >= 1, got 0"
+            if name == "position":
+                problem = f"{problem}: after no examples the error is 1 + rho, leave the row out"
+            raise table.fault(row, name, problem)
         if value != int(value):
             raise table.fault(row, name, f"must be an integer >= 1, got {value:g}")
     return [int(value) for value in values]
 
 
-def position_prediction(run: Experiment, root: int) -> tuple[np.ndarray, np.ndarray]:
+def position_prediction(
+    run: Experiment, root: int, approach: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean ICL and IDG error (2,) of a run at the position of its tests, and their doubt (2,).
 
     Parameters
@@ -95,7 +101,9 @@ def position_prediction(run: Experiment, root: int) -> tuple[np.ndarray, np.ndar
     run : Experiment
         Trained on all positions or on random lengths.
     root : int
-        Root of the task sets of corrections.
+        Root of the task sets of corrections, and of drawn sequences.
+    approach : {"tasks", "moments"}
+        As of `iclimit.predict`.
 
     Raises
     ------
@@ -104,12 +112,14 @@ def position_prediction(run: Experiment, root: int) -> tuple[np.ndarray, np.ndar
     """
     place = run.tests.problem.context
     whole = run.with_(test=None)
-    errors, doubts = _at_positions(whole, root, max(place, run.problem.context))
+    errors, doubts = _at_positions(whole, root, approach, max(place, run.problem.context))
     return errors[:, place - 1], doubts
 
 
 @lru_cache(maxsize=1000)
-def _at_positions(run: Experiment, root: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+def _at_positions(
+    run: Experiment, root: int, approach: str, last: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Errors (2, last) after 1 to so many examples, and their relative uncertainty (2,)."""
     problem = run.problem
     places = range(1, last + 1)
@@ -120,7 +130,7 @@ def _at_positions(run: Experiment, root: int, last: int) -> tuple[np.ndarray, np
     if isinstance(run.loss, RandomLength):
         errors, doubts = trained_length_errors(run, places, rng=root)
     else:
-        errors, doubts = trained_position_errors(run, places)
+        errors, doubts = trained_position_errors(run, places, rng=root, approach=approach)
     return errors, np.hypot(doubts, extra)
 
 

@@ -362,7 +362,8 @@ def _position_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of a run at a position of its sequences, without their scatter."""
     if theory.structure is not None:
         raise ValueError("runs on all positions are predicted for isotropic data")
-    mean, uncertainty = position_prediction(theory.of(run), theory.root)
+    approach = "moments" if theory.cheap else "tasks"
+    mean, uncertainty = position_prediction(theory.of(run), theory.root, approach)
     return Prediction(mean, doubts=(mean * uncertainty)[:, None] * _SHARING / 2)
 
 

@@ -91,7 +91,7 @@ class TriedTable:
         if run.setting == row.run.setting:
             return row.prediction
         if run.by_position:
-            return predict(run, self.theory)
+            return self._by_position(row, run)
         if _learns_otherwise(row.run, run):
             return self._few(row, run)
         cheap = replace(self.theory, cheap=True)
@@ -99,6 +99,16 @@ class TriedTable:
         if run.estimator != row.run.estimator or not now.finite:
             return now
         return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
+
+    def _by_position(self, row: RowDeviation, run: MeasuredRun) -> Prediction:
+        """The same with the uncertainty of the cheap prediction, and for another loss as it is."""
+        cheap = replace(self.theory, cheap=True)
+        now = predict(run, cheap)
+        before = predict(row.run, cheap)
+        alike = type(run.experiment.loss) is type(row.run.experiment.loss)
+        if not (alike and now.finite and before.finite):
+            return now
+        return now.scaled(row.prediction.mean / before.mean)
 
     def _few(self, row: RowDeviation, run: MeasuredRun) -> Prediction:
         """The same by full predictions of few task sets, and with the scatter of the changed run.
