@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from iclimit.checks import check_choice, shown
 
 # A link as users give it: a name, a name with a number, (g1, second moment), or a function.
@@ -114,9 +116,28 @@ def _wrong(link: object) -> ValueError:
     return ValueError(f"link must be {_ALLOWED}, got {shown(link)}")
 
 
+def check_link_values(values: Any, shape: tuple[int, ...]) -> None:
+    """Check what a user's function returned for an array of this shape.
+
+    Raises
+    ------
+    TypeError
+        If these are no real numbers.
+    ValueError
+        If they are not one for each number of the argument.
+    """
+    array = values if hasattr(values, "dtype") else np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"link must return real numbers, got {array.dtype}: {shown(values)}")
+    if array.shape != shape:
+        raise ValueError(
+            f"link must return an array of the shape of its argument, {shape}, got {array.shape}"
+        )
+
+
 def _number(value: Any, link: object) -> float:
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         raise _wrong(link) from None
     if not math.isfinite(number):

@@ -66,6 +66,9 @@ _QUANTILES = 256
 # The share of the golden section: multiples of it, modulo 1, are spread evenly.
 _GOLDEN = 0.6180339887498949
 
+# A ridge from which on accuracies are those of an infinite one.  Squares of larger ones overflow.
+_INFINITE_RIDGE = 1e100
+
 # Scanned values of log(xi - xi_ridgeless), in units of 1 + q.
 _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
 
@@ -209,7 +212,7 @@ def label_pairs(
     with math_.quiet():
         tau = values.tau
         q = context_noise(math_, values.alpha, labels.rho)
-        penalty = values.ridge * labels.ridge_factor
+        penalty = np.minimum(values.ridge * labels.ridge_factor, _INFINITE_RIDGE)
         xi, eta = solve_fixed_point(math_, tau < 1, tau, q, values.kappa, penalty)
         return _pairs(math_, tau, values.kappa, labels.rho, q, xi, eta)
 

@@ -27,6 +27,7 @@ for nonlinear tasks with nonlinear heads; the linear head is their baseline.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from scipy.integrate import quad
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value
-from iclimit.links import Link, LinkLike, link_text, parse_link
+from iclimit.links import Link, LinkLike, check_link_values, link_text, parse_link
 
 # Ends of the pieces of the normal law that are integrated one by one, and the subdivisions of one.
 _ENDS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0)
@@ -95,7 +96,8 @@ def effective_labels(
         If the link is none, an argument is outside its range, or labels have no linear part:
         linear attention learns nothing of those.
     TypeError
-        If mpmath or SymPy numbers come with a link whose moments are found numerically.
+        If mpmath or SymPy numbers come with a link whose moments are found numerically, or a
+        function returns no real numbers.
     ArithmeticError
         If the moments of a function are not finite, or not found to 1e-7.
 
@@ -207,7 +209,7 @@ def link_function(link: Link) -> Callable[[Any], Any]:
         If only two moments are known.
     """
     if link.function is not None:
-        return link.function
+        return partial(_own_values, link.function)
     if link.moments is not None:
         raise ValueError(
             "link must be a name or a function here, where more than two moments count, got "
@@ -215,6 +217,13 @@ def link_function(link: Link) -> Callable[[Any], Any]:
         )
     g = _FUNCTIONS[link.name]
     return lambda z: g(link.slope * z)
+
+
+def _own_values(function: Callable[[Any], Any], z: np.ndarray) -> np.ndarray:
+    """Values of a user's function."""
+    values = function(z)
+    check_link_values(values, z.shape)
+    return np.asarray(values, dtype=float)
 
 
 def normal_mean(function: Callable[[Any], Any], link: Link) -> float:

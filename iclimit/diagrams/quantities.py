@@ -378,14 +378,15 @@ def get_quantity(
         is missing or does not belong to the quantity.
     """
     chosen = find_quantity(quantity, structure, parameters)
+    if link is None and structure is None and set(LABELS) & set(parameters):
+        # Flips of linear labels.
+        link = chosen.usual_link or None
     if link is not None:
         chosen = with_link(chosen, link)
     known = chosen.all_parameters
     for parameter in parameters:
         if parameter not in known:
             hint = " without a spectrum" if chosen.part and parameter in TESTS else ""
-            if chosen.usual_link and parameter in LABELS:
-                hint = " without a link"
             raise ValueError(
                 f"{chosen.name} takes {', '.join(known)}{hint}, "
                 f"got {parameter!r}{did_you_mean(parameter, [*known, *OPTIONS])}"

@@ -25,7 +25,7 @@ from iclimit.diagrams.simulation import (
     predict_lines,
     simulate_values,
 )
-from iclimit.links import LinkLike
+from iclimit.links import LinkLike, link_text
 from iclimit.notation import explaining
 from iclimit.runs.store import RunStore
 
@@ -167,9 +167,13 @@ def curve(
 
 def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.ndarray:
     """Predicted standard deviation of one run at a dimension."""
-    plain = quantity.structure is None and quantity.link is None
-    if not plain or quantity.part not in ("icl", "idg", "gap"):
-        which = "icl_error, idg_error or task_gap of isotropic data and linear labels"
+    if quantity.link is not None:
+        raise ValueError(
+            f"link must not be given with a band, got {link_text(quantity.link)}: the scatter of "
+            "runs is known for linear labels"
+        )
+    if quantity.structure is not None or quantity.part not in ("icl", "idg", "gap"):
+        which = "icl_error, idg_error or task_gap of isotropic data"
         raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
     check_integers(band=dim)
     spread = getattr(error_spread(**at), quantity.part)

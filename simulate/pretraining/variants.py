@@ -9,14 +9,16 @@ Several experiments are made with the same draws: their ratios scatter less than
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr
 
 from iclimit.checks import check_choice, check_integers
 from iclimit.experiment import Experiment, check_loss
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
+from iclimit.simulate.prompts.links import linked_labels
 
 # Laws of inputs whose coordinates have the variance 1/d and no correlation.
 INPUT_LAWS = ("gaussian", "sphere", "rademacher", "uniform")
@@ -30,6 +32,9 @@ MOST_DIM = 32
 
 # Test contexts of a run, for fresh tasks and for those of training.
 TEST_CONTEXTS = 128
+
+# Test queries of a context where labels are not linear; otherwise queries are averaged over.
+TEST_QUERIES = 32
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,8 @@ class _Draws:
 PURPOSES = (
     *("tasks", "choice", "queries", "query noise", "training inputs", "training noise"),
     *("fresh tasks", "icl inputs", "icl noise", "idg inputs", "idg noise"),
+    *("query flips", "training flips", "icl flips", "idg flips"),
+    *("icl queries", "icl query flips", "idg queries", "idg query flips"),
 )
 
 
@@ -150,7 +157,6 @@ def _one_run(run: Experiment, variant: Variant, draws: _Draws) -> tuple[float, f
     """ICL and IDG error of one run."""
     problem = run.problem
     dim = run.dim
-    rho = problem.noise_variance
     fresh = problem.tasks == math.inf
     known = _tasks(draws, "tasks", run, run.prompts if fresh else int(problem.tasks))
     drawn = known
@@ -159,11 +165,11 @@ def _one_run(run: Experiment, variant: Variant, draws: _Draws) -> tuple[float, f
         if not run.balanced:
             places = draws.generator("choice").integers(len(known), size=run.prompts)
         drawn = known[places]
-    prompts = _prompts(draws, "training", drawn, problem.context, rho, variant)
+    prompts = _prompts(draws, "training", drawn, problem, variant)
     queries = _inputs(draws.normal("queries", run.prompts, dim), variant.input_law)
-    labels = np.sum(drawn * queries, axis=1)
+    labels = _labels(draws, "query", np.sum(drawn * queries, axis=1), problem)
     if variant.query_noise:
-        labels += math.sqrt(rho) * draws.normal("query noise", run.prompts)
+        labels += math.sqrt(problem.noise_variance) * draws.normal("query noise", run.prompts)
     gamma = _trained(queries, prompts.summaries, labels / prompts.units, run.ridge, variant)
     unseen = _tasks(draws, "fresh tasks", run, TEST_CONTEXTS)
     icl = _tested(draws, "icl", unseen, run, gamma, variant)
@@ -194,15 +200,25 @@ def _inputs(normal: np.ndarray, law: str) -> np.ndarray:
     return normal / math.sqrt(dim)
 
 
+def _labels(draws: _Draws, purpose: str, linear: np.ndarray, problem: Problem) -> np.ndarray:
+    """Labels without noise, from linear ones."""
+    labels = linked_labels(problem, linear)
+    if not problem.flips:
+        return labels
+    chances = ndtr(draws.normal(f"{purpose} flips", *labels.shape))
+    return np.where(chances < problem.flips, -labels, labels)
+
+
 def _prompts(
-    draws: _Draws, purpose: str, tasks: np.ndarray, context: int, rho: float, variant: Variant
+    draws: _Draws, purpose: str, tasks: np.ndarray, problem: Problem, variant: Variant
 ) -> _Prompts:
     """One context of each task."""
+    context = problem.context
     count, dim = tasks.shape
     normal = draws.normal(f"{purpose} inputs", count, context, dim)
     inputs = _inputs(normal, variant.input_law)
-    labels = (inputs @ tasks[:, :, None])[:, :, 0]
-    labels += math.sqrt(rho) * draws.normal(f"{purpose} noise", count, context)
+    labels = _labels(draws, purpose, (inputs @ tasks[:, :, None])[:, :, 0], problem)
+    labels += math.sqrt(problem.noise_variance) * draws.normal(f"{purpose} noise", count, context)
     units = np.ones(count)
     if variant.normalised != "none":
         units = np.sqrt(np.mean(labels**2, axis=1))
@@ -252,9 +268,17 @@ def _tested(
     """Mean squared error on one context of each task, averaged over the query and its noise."""
     rho = variant.test_noise * run.problem.noise_variance
     context = max(1, round(variant.test_length * run.problem.context))
-    prompts = _prompts(draws, purpose, tasks, context, rho, variant)
+    problem = replace(run.problem, context=context, noise_variance=rho)
+    prompts = _prompts(draws, purpose, tasks, problem, variant)
     answers = prompts.units[:, None] * (prompts.summaries @ gamma.T)
-    errors = np.sum((tasks - answers) ** 2, axis=1) / run.dim + rho
+    if problem.has_linear_labels:
+        errors = np.sum((tasks - answers) ** 2, axis=1) / run.dim + rho
+    else:
+        normal = draws.normal(f"{purpose} queries", len(tasks), TEST_QUERIES, run.dim)
+        queries = _inputs(normal, variant.input_law)
+        linear = (queries @ tasks[:, :, None])[:, :, 0]
+        labels = _labels(draws, f"{purpose} query", linear, problem)
+        errors = np.mean((labels - (queries @ answers[:, :, None])[:, :, 0]) ** 2, axis=1) + rho
     if variant.normalised == "units":
         errors /= prompts.units**2
     return float(np.mean(errors))

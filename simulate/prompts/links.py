@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.links import link_text, parse_link
+from iclimit.links import check_link_values, link_text, parse_link
 from iclimit.problem import Problem
 from iclimit.scale_laws import parse_scale_law
 from iclimit.simulate.arrays import Array, Generator
@@ -40,18 +40,16 @@ def link_values(link: Any, z: Array) -> Array:
 
     Raises
     ------
+    TypeError
+        If a function returns no real numbers.
     ValueError
         If only moments of the link are known, or a function returns another shape.
     """
     own = parse_link(link)
     if own.function is not None:
-        values = array_namespace(z).asarray(own.function(z), dtype=z.dtype)
-        if values.shape != z.shape:
-            raise ValueError(
-                f"link must return an array of the shape of its argument, {z.shape}, got "
-                f"{values.shape}"
-            )
-        return values
+        values = own.function(z)
+        check_link_values(values, z.shape)
+        return array_namespace(z).asarray(values, dtype=z.dtype)
     if own.moments is not None:
         raise ValueError(
             f"link must be a name or a function here, where labels are drawn, got {link_text(own)}"

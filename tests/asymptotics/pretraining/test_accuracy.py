@@ -69,6 +69,9 @@ def test_ends():
     assert threshold.icl == threshold.idg == 0.5
     large = pretrained_accuracy(tau=1, alpha=2, kappa=2, ridge=[1e6, 1e9, 1e12])
     assert np.ptp(large.icl) < 1e-5
+    huge = pretrained_accuracy(tau=1, alpha=2, kappa=2, ridge=[1e12, 1e155, 1e300])
+    assert np.ptp(huge.icl) < 1e-9
+    assert np.ptp(huge.idg) < 1e-9
     # Fresh contexts that say everything leave no error.
     assert pretrained_accuracy(tau=math.inf, alpha=1e8, kappa=1e8).icl == pytest.approx(
         1, abs=1e-3

@@ -130,6 +130,8 @@ def test_number_systems():
         ({"link": "sgn"}, "link must be one of identity, sign.*did you mean sign"),
         ({"link": ("cube", 2.0)}, "a number > 0 for sin or tanh only"),
         ({"link": (2.0, 1.0)}, "second moment of at least the square"),
+        ({"link": (True, True)}, "or a function, got .True, True."),
+        ({"link": lambda _: 1.0}, "of the shape of its argument, .2,., got .."),
         ({"link": 3}, "link must be one of identity.*or a function, got 3"),
         ({"link": lambda z: z**2}, "learns nothing of such labels"),
         ({"link": "sign", "flips": 0.5}, "learns nothing of such labels"),
@@ -140,6 +142,12 @@ def test_number_systems():
 def test_bad_labels(arguments, message):
     with pytest.raises(ValueError, match=message):
         effective_labels(**arguments)
+
+
+@pytest.mark.parametrize("link", [lambda z: z + 1j, lambda _: "a"])
+def test_functions_without_real_numbers(link):
+    with pytest.raises(TypeError, match="link must return real numbers"):
+        effective_labels(link)
 
 
 def test_moments_that_are_infinite():

@@ -144,14 +144,22 @@ def test_points_of_ones_own_are_compared_at_their_size():
     assert row["theory"] == pytest.approx(iclimit.predict(run, rng=0).icl.mean)
 
 
+def test_flips_need_no_link():
+    clean = iclimit.curve(**ERROR, flips=[0.0, 0.25])
+    assert clean.values[0] == pytest.approx(iclimit.curve(**ERROR).values[0], rel=1e-12)
+    # Three of four labels with the right sign are half the signal.
+    linear = ERROR | {"rho": 4 - 1, "ridge": 4 * PLACE["ridge"]}
+    expected = 0.25 * iclimit.curve(**linear).values[0]
+    assert clean.values[1] == pytest.approx(expected, rel=1e-12)
+
+
 def test_links_that_are_refused():
     refused = functools.partial(refuse, function=iclimit.curve)
     plain = {"tau": [1, 2], "alpha": 1, "kappa": 1}
     refused("to take a link, got 'optimal_ridge'", quantity="optimal_ridge", **plain, link="sign")
     refused("got 'sgn'; did you mean sign?", **ERROR, link="sgn")
     refused("with a spectrum, got sign", **ERROR, link="sign", task_spectrum="powerlaw:0.5")
-    refused("rho, ridge without a link, got 'flips'", **ERROR, flips=0.1)
-    refused("and linear labels for a band", **ERROR, link="sign", band=20)
+    refused("with a band, got sign: the scatter", **ERROR, link="sign", band=20)
     simulated = {"simulation": {"dim": 8, "points": 2}, **RUNS}
     refused("to be simulated, got moments 0.5, 1", **ERROR, link=(0.5, 1.0), **simulated)
     refused("to be simulated, got function", **ERROR, link=np.sign, **simulated)

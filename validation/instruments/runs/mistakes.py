@@ -143,7 +143,7 @@ MEANS_AS_BARS = "standard deviations are standard errors of the mean"
 def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[RunMistake]:
     """All mistakes that are tried on these runs; those that change nothing are left out."""
     if not all(run.linear for run in runs):
-        return _distinct(list(_of_labels(runs)), runs)
+        return _distinct(list(_of_labels(runs, theory)), runs)
     attention = any(run.estimator == ATTENTION for run in runs)
     possible = [*ERRORS, SCALED_ERRORS]
     if any(run.by_position for run in runs):
@@ -173,10 +173,10 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     return _distinct(possible, runs)
 
 
-def _of_labels(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
+def _of_labels(runs: Sequence[MeasuredRun], theory: Theory) -> Iterator[RunMistake]:
     """Mistakes that are tried where labels are not linear, or accuracies were measured.
 
-    Levels of settings are not fitted there, and no variants are simulated.
+    Levels of settings are not fitted there.
     """
     for mistake in (*ERRORS, SCALED_ERRORS):
         if mistake.outcome is not None:
@@ -186,6 +186,9 @@ def _of_labels(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     yield from _other_labels(runs)
     if not any(run.trained for run in runs):
         yield from SETTINGS
+        if theory.structure is None and all(run.estimator == ATTENTION for run in runs):
+            yield from SIMULATED
+            yield from _other_tests(runs)
     if any(run.deviations_given for run in runs):
         yield RunMistake(MEANS_AS_BARS, bars=_wider_bars, scatter=_of_means)
 

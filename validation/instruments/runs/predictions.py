@@ -39,6 +39,7 @@ from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.errors import Errors
 from iclimit.experiment import SGD, Experiment, Flow, Ridge
 from iclimit.losses import LastPosition
+from iclimit.problem import Problem
 from iclimit.simulate.pretraining import sample, simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
     ACCURACIES,
@@ -412,21 +413,35 @@ def _predicted_means(run: Experiment, theory: Theory) -> Prediction:
     )
 
 
+def numbers_of_labels(problem: Problem) -> list[int]:
+    """Link and flips as integers of a seed; none for linear labels."""
+    text = repr(sorted(problem.labels.items()))
+    return [] if problem.has_linear_labels else list(text.encode())
+
+
 def _accuracy_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Accuracies on fresh and on pretraining tasks, simulated: at finite size there is no theory.
 
-    The pair takes the place of the two errors.
+    The pair takes the place of the two errors.  Cheap ones, which are only compared with each
+    other, are limits.
     """
+    if theory.cheap:
+        limit = Prediction(np.array(_linked_limit(ACCURACY, run, threshold_of_runs=True)))
+        if limit.finite:
+            return limit
     if run.dim > ACCURACY_DIM:
         raise ValueError(f"accuracies are simulated, up to d = {ACCURACY_DIM}")
     if run.problem.has_linear_labels:
         raise ValueError("accuracies are of labels with a link other than identity, or with flips")
     count = ACCURACY_NUMBERS // (run.prompts * run.dim)
-    repeats = ACCURACY_RUNS[0] if theory.cheap else _between(ACCURACY_RUNS, count)
-    # Rows that differ in noise, ridge or flips alone must not share their draws.
-    levels = np.array([run.problem.noise_variance, run.ridge, run.problem.flips], float)
+    # Of a mistake that is tried the scatter of runs is not asked, and few runs are simulated.
+    few = theory.cheap or not theory.scattered
+    repeats = ACCURACY_RUNS[0] if few else _between(ACCURACY_RUNS, count)
+    # Rows that differ in noise, ridge or labels alone must not share their draws.
+    levels = np.array([run.problem.noise_variance, run.ridge], float).view(np.uint64)
     sizes = [0 if size == math.inf else int(size) for size in sizes_of_run(run).values()]
-    seed = np.random.SeedSequence([theory.root, *sizes, *levels.view(np.uint64).tolist()])
+    numbers = [*sizes, *levels.tolist(), *numbers_of_labels(run.problem)]
+    seed = np.random.SeedSequence([theory.root, *numbers])
     try:
         runs = sample(theory.of(run), rng=seed, repeats=repeats)
     except ArithmeticError as error:
@@ -503,7 +518,7 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
     pairs = limit_errors(ratios | ratios_of_tests(runs), structure)
     for number, run in enumerate(runs):
         if not run.linear:
-            pairs[number] = _linked_limit(run)
+            pairs[number] = _linked_limit(run.estimator, run.experiment)
         elif run.estimator != ATTENTION:
             pairs[number] = _estimator_limit(run)
         if run.by_position:
@@ -556,12 +571,19 @@ def _timed_limits(
     return np.where(np.isnan(known)[..., None], math.nan, pairs)
 
 
-def _linked_limit(run: MeasuredRun) -> list[float]:
-    """Limits of errors of labels by a link, or of accuracies; NaN where they are not known."""
-    point = run.experiment.limit
+def _linked_limit(
+    estimator: str, run: Experiment, *, threshold_of_runs: bool = False
+) -> list[float]:
+    """Limits of errors of labels by a link, or of accuracies; NaN where they are not known.
+
+    With ``threshold_of_runs`` tau counts d (d + 1) features, as that of a run.
+    """
+    point = run.limit
     if not point.keys() <= {"tau", "alpha", "kappa", "rho", "ridge", *LABELS}:
         return [math.nan, math.nan]
-    if run.estimator == ACCURACY:
+    if threshold_of_runs:
+        point["tau"] *= run.dim / (run.dim + 1)
+    if estimator == ACCURACY:
         found = pretrained_accuracy(**{"link": "identity"} | point)
         return [float(found.icl), float(found.idg)]
     return [float(icl_error(**point)), float(idg_error(**point))]

@@ -16,7 +16,12 @@ from iclimit.simulate.pretraining.variants import MOST_DIM, Variant, variant_err
 from iclimit.validation.instruments.runs.judgement import RowDeviation
 from iclimit.validation.instruments.runs.measured import ATTENTION, MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import RunMistake, Simulated
-from iclimit.validation.instruments.runs.predictions import Prediction, Theory, welch_degrees
+from iclimit.validation.instruments.runs.predictions import (
+    Prediction,
+    Theory,
+    numbers_of_labels,
+    welch_degrees,
+)
 
 # A run with what differs in it.
 Case = tuple[Experiment, Variant]
@@ -170,9 +175,10 @@ def _cases(true: MeasuredRun, simulated: Simulated, theory: Theory) -> list[Case
 def _seed(theory: Theory, run: MeasuredRun) -> int:
     """Seed of a row, the same for all its variants."""
     sizes = [0 if size == math.inf else int(size) for size in run.sizes.values()]
-    # Rows that differ in noise or ridge alone must not share their draws.
+    # Rows that differ in noise, ridge or labels alone must not share their draws.
     levels = np.array([run.rho, run.ridge]).view(np.uint64).tolist()
-    sequence = np.random.SeedSequence([theory.root, *sizes, *levels])
+    labels = numbers_of_labels(run.experiment.problem)
+    sequence = np.random.SeedSequence([theory.root, *sizes, *levels, *labels])
     return int(np.random.default_rng(sequence).integers(2**62))
 
 

@@ -36,6 +36,12 @@ DOUBT_OF_LIMITS = 0.03
 DOUBT_OF_MOVE = 0.1
 LARGEST_DOUBT = 0.3
 
+# Doubt of a ratio of limits of accuracies: a part over the dimension, and a part of its logarithm.
+# At d = 10 to 24 ratios for other links were within .025, .3/d and a tenth of the logarithm, and
+# for flips and noise within a tenth of the logarithm.
+ACCURACY_DOUBT = 0.3
+ACCURACY_SLOPE = 0.1
+
 # A mistake is not tried if a row deviates from such a ratio by more standard errors than this.
 FAR = 5.0
 
@@ -98,7 +104,12 @@ class TriedTable:
         now = predict(run, cheap)
         if run.estimator != row.run.estimator or not now.finite:
             return now
-        return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
+        factors = now.mean / predict(row.run, cheap).mean
+        scaled = row.prediction.scaled(factors)
+        if run.estimator != ACCURACY:
+            return scaled
+        doubt = ACCURACY_DOUBT / row.run.sizes["dim"] + ACCURACY_SLOPE * np.abs(np.log(factors))
+        return scaled.doubted(doubt)
 
     def _by_position(self, row: RowDeviation, run: MeasuredRun) -> Prediction:
         """The same with the uncertainty of the cheap prediction, and for another loss as it is."""

@@ -13,6 +13,7 @@ import iclimit
 from iclimit.cli import main
 from iclimit.experiment import Experiment
 from iclimit.results import Estimate
+from iclimit.simulate.pretraining import sample
 from iclimit.simulate.pretraining.variants import Variant, _Draws, _prompts, variant_errors
 from iclimit.validation import check_runs
 from iclimit.validation.instruments.runs import explanations
@@ -221,12 +222,25 @@ def test_plain_code_without_a_difference_has_the_errors_of_other_plain_code():
     )
 
 
+def test_plain_code_with_a_link_has_the_errors_of_runs_by_the_law_of_contexts():
+    labels = {"link": "relu", "flips": 0.1}
+    setting = {"dim": 6, "context": 9, "tasks": 4, "prompts": 70, "rho": 0.2, "ridge": 0.1}
+    run = Experiment.of(**setting, **labels)
+    ours = variant_errors([(run, Variant())], rng=1, repeats=150)[0]
+    theirs = sample(run, rng=2, repeats=600)
+    for errors, other in zip(ours.T, (theirs.icl, theirs.idg), strict=True):
+        one = Estimate.of(errors)
+        z = (one.mean - other.mean) / math.hypot(one.standard_error, other.standard_error)
+        assert abs(z) < 4
+
+
 @pytest.mark.parametrize(("law", "extra"), [("gaussian", 1), ("sphere", -1), ("rademacher", -1)])
 def test_products_of_a_context_have_the_norm_of_their_law(law, extra):
     """|E h|^2/d is 1 + (d + 1 + rho d)/l, or 1 + (d - 1 + rho d)/l where inputs have |x| = 1."""
     dim, context, rho = 8, 5, 0.3
     tasks = on_sphere(np.random.default_rng(0), 20_000, dim)
-    summaries = _prompts(_Draws(3), "icl", tasks, context, rho, Variant(law)).summaries
+    problem = iclimit.Problem(dim, context, noise_variance=rho)
+    summaries = _prompts(_Draws(3), "icl", tasks, problem, Variant(law)).summaries
     norms = Estimate.of(np.sum(summaries[:, :dim] ** 2, axis=1) / dim)
     expected = 1 + (dim + extra + rho * dim) / context
     assert abs(norms.mean - expected) < 4 * norms.standard_error

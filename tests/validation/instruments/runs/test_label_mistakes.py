@@ -9,6 +9,7 @@ from scipy import stats
 
 import iclimit
 from iclimit.validation.instruments.runs import label_mistakes
+from iclimit.validation.instruments.runs.predictions import numbers_of_labels
 
 DIM = 10
 REPEATS = 30
@@ -32,22 +33,23 @@ def draw(rng, number, length, g, flips):
     return x[:, -1], summary, y[:, -1], z[:, -1]
 
 
-def trained(rng, length, prompts, ridge, g, flips):
+def trained(rng, length, prompts, ridge, g, flips, columns=DIM + 1):
     """Squared errors and right answers of a model on test prompts, after its training."""
     x, summary, y, _ = draw(rng, prompts, length, g, flips)
-    rows = np.einsum("ni,nj->nij", x, summary).reshape(prompts, -1)
+    rows = np.einsum("ni,nj->nij", x, summary[:, :columns]).reshape(prompts, -1)
     penalty = prompts / DIM * ridge * np.eye(rows.shape[1])
-    gamma = np.linalg.solve(rows.T @ rows + penalty, rows.T @ y).reshape(DIM, DIM + 1)
+    gamma = np.linalg.solve(rows.T @ rows + penalty, rows.T @ y).reshape(DIM, columns)
     x, summary, y, z = draw(rng, TESTS, length, g, flips)
-    prediction = np.sum(x @ gamma * summary, axis=1)
+    prediction = np.sum(x @ gamma * summary[:, :columns], axis=1)
     return (y - prediction) ** 2, prediction * z > 0
 
 
 @cache
-def measured(labels, flips=0.0):
+def measured(labels, flips=0.0, columns=DIM + 1):
     """Squared errors (rows, repeats, tests) and right answers of runs with such labels."""
     rng = np.random.default_rng(7)
-    runs = [[trained(rng, *row, LINKS[labels], flips) for _ in range(REPEATS)] for row in ROWS]
+    own = LINKS[labels], flips, columns
+    runs = [[trained(rng, *row, *own) for _ in range(REPEATS)] for row in ROWS]
     return np.array([[run[0] for run in row] for row in runs]), np.array(
         [[run[1] for run in row] for row in runs]
     )
@@ -105,6 +107,20 @@ def test_another_link_is_named(labels, stated, named):
     check = iclimit.check_runs(errors_of(labels, link=stated))
     assert not check.holds
     assert check.fits[0].text == named
+
+
+@pytest.mark.slow
+def test_a_model_without_squared_labels_is_named():
+    numbers = measured("ReLUs", columns=DIM)[0].mean(axis=-1)
+    check = iclimit.check_runs(table("icl", numbers, link="relu"))
+    assert not check.holds
+    assert "Gamma has no column of squared labels" in [fit.text for fit in check.fits]
+
+
+def test_rows_that_differ_in_the_link_alone_have_draws_of_their_own():
+    problems = [iclimit.Problem(8, 16, link=link) for link in ("sign", "relu", (0.5, 0.5))]
+    assert len({tuple(numbers_of_labels(problem)) for problem in problems}) == 3
+    assert numbers_of_labels(iclimit.Problem(8, 16)) == []
 
 
 @pytest.mark.slow
