@@ -204,8 +204,9 @@ def _equivalent(
 
     df2 = np.sum((feature * resolved) ** 2)
     factor = df2 / samples / np.sum(weight * u / (t + u)) ** 2
-    steady = train.rho * (1 - train.rest_slope)
-    varying = misfit + train.rho * train.rest_slope
+    mixed = train.bend * (1 - np.vdot(gamma.T, train.cross) / len(gamma))
+    steady = train.rho * (1 - train.rest_slope) - mixed
+    varying = misfit + train.rho * train.rest_slope + mixed
     noise = np.sum(weight * u * (steady + varying * query[:, None]) / (t + u) ** 2)
     inflation = factor * np.sum(weight * (u / (t + u)) ** 2)
     if inflation >= 1:  # no positive variance solves the equation
@@ -361,6 +362,9 @@ class SummaryLaw:
     rest_slope : float
         Slope of the variance of the noise in :math:`|x_q|^2`, relative to its mean: 0 for noise
         of its own, other numbers for what is not linear in labels.
+    bend : float
+        Slope in :math:`|x_q|^2` of twice the covariance of what is not linear in labels with the
+        linear labels: E y z^3 - 3 for labels y over their linear part z.
     """
 
     second: np.ndarray
@@ -372,6 +376,7 @@ class SummaryLaw:
     timed: TimedContexts | LinkedContexts | None = None
     innovations: np.ndarray | None = None
     rest_slope: float = 0.0
+    bend: float = 0.0
 
     @cached_property
     def features(self) -> QueryMoments | None:

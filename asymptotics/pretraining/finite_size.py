@@ -372,8 +372,10 @@ def predicted_errors(
 def _change_by_rest(run: Run, prompts: int) -> tuple[np.ndarray, float]:
     """Factors of the errors as what is not linear in labels varies with the query, and doubt."""
     assert run.linked is not None
-    slope = run.linked.labels.rest_slope
-    own = [replace(law, rest_slope=slope) for law in run.laws]
+    labels = run.linked.labels
+    own = [
+        replace(law, rest_slope=labels.rest_slope, bend=labels.bent - 3) for law in run.laws
+    ]
     pairs = [
         [equivalent_errors(law, run.test, prompts, run.ridge, run.inputs) for law in laws]
         for laws in (own, run.laws)
