@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.label_honesty --seed S`` from the root of the repository draws 80 settings
 of links, noise, flips, outputs, sizes and tests, simulates 40 runs of each and compares their mean
-errors with predictions: 4 CPU minutes.  To be a test of the code, S is taken after the last change
+errors with predictions: 3 CPU minutes.  To be a test of the code, S is taken after the last change
 of it.  The comparison is ``benchmarks/label_honesty.csv``, its summary
 ``benchmarks/label_honesty.txt``.
 

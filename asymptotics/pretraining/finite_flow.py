@@ -38,6 +38,10 @@ an eigenvalue :math:`x(1 + T)` at :math:`T = 1/(r - 1)`, if this is beyond the o
 the heaviest of n prompts is that of a lognormal law with the variance of :math:`|x_q|^2 |h|^2`.
 For leverages and shared prompts the time of descent is that of the flow which starts alike.
 
+**Labels by a link** with the linear part c are divided by it, and so are summaries: in their units
+a flow of the time t with the decay :math:`\lambda` is one of :math:`c^2 t` with
+:math:`\lambda/c^2`, as in the limit.
+
 .. page: pretraining/training-time: When should pretraining stop?
 """
 
@@ -58,7 +62,12 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     quadratic_form_variance,
     undefined_in_float64,
 )
-from iclimit.asymptotics.pretraining.finite_size import NAMES, predicted_errors, read_run
+from iclimit.asymptotics.pretraining.finite_size import (
+    NAMES,
+    change_by_rest,
+    predicted_errors,
+    read_run,
+)
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.training_contours import Branch, descent_contour, flow_contour
 from iclimit.asymptotics.pretraining.training_time import CLOSE, MOST_NEWTON_STEPS
@@ -111,7 +120,9 @@ def predicted_flow_errors(
     training = run.training
     if not isinstance(training, Flow | Descent):
         raise TypeError(f"training must be a Flow or Descent, got {training!r}")
-    check_plain(run, f"a {type(training).__name__}")
+    # Rates that are refused are those of linear labels.
+    labels = ("link", "flips") if isinstance(training, Flow) else ()
+    check_plain(run, f"a {type(training).__name__}", *labels)
     time = training.time if isinstance(training, Flow) else training.time(run.dim)
     # One seed for the same task sets in all predictions, those that a ridge with it has.
     seed: Seed = int(np.random.default_rng(rng).integers(2**63))
@@ -123,16 +134,20 @@ def predicted_flow_errors(
     if math.isinf(time) and (determined or training.start_variance == 0):
         return corrected
     read = read_run(near, seed, draws)
+    square = 1.0
+    if read.linked and isinstance(training, Flow):
+        square = read.linked.labels.slope**2
+        time = square * time
+        training = replace(training, time=time, ridge=training.ridge / square)
     flows = [Flowing(law, read.test, run.prompts, training) for law in read.laws]
     if time * max(np.trace(flow.train.second) for flow in flows) < UNMOVED:
-        return Prediction(
-            NAMES, np.array([start_errors(flow) for flow in flows]), np.zeros((1, 2))
-        )
+        starts = np.array([start_errors(flow) for flow in flows])
+        return Prediction(NAMES, square * starts, np.zeros((1, 2)))
     alike = Flow(time, training.ridge, training.start_variance)
     errors = []
     by_leverages = []
     for flow in flows:
-        prompts = PromptLaw.of(flow.train, run.prompts, near.ridge)
+        prompts = PromptLaw.of(flow.train, run.prompts, read.ridge)
         flowing = replace(flow, training=alike)
         factors = np.divide(flow_errors(flowing, prompts), flow_errors(flowing))
         errors.append(flow_errors(flow) * factors)
@@ -140,8 +155,10 @@ def predicted_flow_errors(
     moments = predicted_errors(near, rng=seed, draws=draws, approach="moments")
     by_tasks = np.mean(corrected.over_tasks, axis=0) / np.mean(moments.over_tasks, axis=0)
     doubt = corrected.doubt + UNCERTAIN * np.abs(by_tasks - 1)
+    if read.linked:
+        by_tasks = by_tasks * change_by_rest(read, run.prompts)[0]
     doubt = doubt + UNCERTAIN_LEVERAGES * np.abs(np.mean(by_leverages, axis=0) - 1)
-    return Prediction(NAMES, np.array(errors) * by_tasks, doubt)
+    return Prediction(NAMES, square * np.array(errors) * by_tasks, doubt)
 
 
 def ridge_of_time(time: float, ridge: float = 0.0) -> float:
@@ -149,8 +166,10 @@ def ridge_of_time(time: float, ridge: float = 0.0) -> float:
     return min(ridge + RIDGE_OF_TIME / max(time, 1e-9), LARGEST_RIDGE)
 
 
-def check_plain(run: Experiment, training: str) -> None:
+def check_plain(run: Experiment, training: str, *known: str) -> None:
     """Check that a run has no structured inputs, gates, drift or correlation.
+
+    ``known`` are other fields of a problem that may be given.
 
     Raises
     ------
@@ -158,8 +177,8 @@ def check_plain(run: Experiment, training: str) -> None:
         If it has, with the training for which they are not known.
     """
     check_loss(run)
-    check_problem(run.problem, *KNOWN)
-    check_problem(run.tests.problem, *KNOWN)
+    check_problem(run.problem, *KNOWN, *known)
+    check_problem(run.tests.problem, *KNOWN, *known)
     for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
         if gates is not None:
             raise ValueError(

@@ -363,19 +363,17 @@ def predicted_errors(
         errors = errors * factors
         uncertainty += doubt
     if run.linked:
-        by_rest, doubt = _change_by_rest(run, prompts)
+        by_rest, doubt = change_by_rest(run, prompts)
         errors = errors * by_rest * run.linked.labels.slope**2
         uncertainty += doubt
     return Prediction(NAMES, errors, np.full((1, 2), uncertainty))
 
 
-def _change_by_rest(run: Run, prompts: int) -> tuple[np.ndarray, float]:
+def change_by_rest(run: Run, prompts: int) -> tuple[np.ndarray, float]:
     """Factors of the errors as what is not linear in labels varies with the query, and doubt."""
     assert run.linked is not None
     labels = run.linked.labels
-    own = [
-        replace(law, rest_slope=labels.rest_slope, bend=labels.bent - 3) for law in run.laws
-    ]
+    own = [replace(law, rest_slope=labels.rest_slope, bend=labels.bent - 3) for law in run.laws]
     pairs = [
         [equivalent_errors(law, run.test, prompts, run.ridge, run.inputs) for law in laws]
         for laws in (own, run.laws)

@@ -17,8 +17,9 @@ noise :math:`\rho_{\mathrm{eff}}` at another ridge, in other units:
    \frac\lambda c\Bigr), \qquad c = (1 - 2p)^2 g_1^2, \qquad
    \rho_{\mathrm{eff}} = \frac{E g^2 + \rho}c - 1 .
 
-Thresholds, best ridges, budgets and training times carry over in the same way.  Simulations at
-finite size are described by `iclimit.asymptotics.pretraining.linked_contexts`.
+Thresholds, best ridges, budgets and training times carry over in the same way: a time t of
+gradient flow is :math:`c\,t` of linear labels, and a learning rate c times as large.  Simulations
+at finite size are described by `iclimit.asymptotics.pretraining.linked_contexts`.
 
 Source: derived here.  Demir and Dogan (arXiv:2509.15152, 2510.25753) prove Gaussian equivalents
 for nonlinear tasks with nonlinear heads; the linear head is their baseline.

@@ -29,7 +29,13 @@ and with it on the norm of the query: it is taken as the line
 .. math:: E[r^2 \mid x_q] = E\,r^2 \Bigl[1 + s\,(|x_q|^2 - 1)\Bigr], \qquad
    s = \frac{E\,r^2 (z^2 - 1)}{2\,E\,r^2} .
 
-What the best matrix misses of linear labels has s = 1, noise has s = 0.
+What the best matrix misses of linear labels has s = 1, noise has s = 0.  Both vary together: with
+the part :math:`\gamma = E\,z f` of linear labels that predictions f have,
+
+.. math:: 2\,E[r\,(z - f) \mid x_q] = (1 - \gamma)\,(E\,y z^3 - 3)\,(|x_q|^2 - 1),
+
+which matters where contexts are short: it is 0 on average, but prompts with a large query count
+less.  Without it errors of classes were 3 to 6 % too small for contexts below half the dimension.
 """
 
 from __future__ import annotations

@@ -237,3 +237,19 @@ def test_what_is_not_known_is_named():
     gated = run.with_(model=iclimit.Reduced(np.linspace(0.5, 1, 8)))
     with pytest.raises(ValueError, match="gates must be None for a Flow"):
         iclimit.predict(gated, rng=0)
+
+
+def test_simulated_flow_of_classes():
+    law = Problem(8, 8, tasks=8, task_law="sphere", link="sign", flips=0.1)
+    run = Experiment(law, prompts=100, training=Flow(3.0, 0.0, 0.2))
+    predicted = iclimit.predict(run, rng=0)
+    simulated = iclimit.sample(run, rng=1, repeats=100)
+    for place, name in enumerate(("icl", "idg")):
+        theory = getattr(predicted, name)
+        found = getattr(simulated, name)
+        doubt = float(np.linalg.norm(predicted.doubt[:, place])) * theory.mean
+        error = math.hypot(found.standard_error, theory.standard_error)
+        assert abs(found.mean - theory.mean) < doubt + 4 * error
+    descent = run.with_(training=Descent(10, 0.1))
+    with pytest.raises(ValueError, match="link = identity here, got 'sign'"):
+        iclimit.predict(descent, rng=0)

@@ -7,12 +7,16 @@ equal the asymptotic errors of linear labels with the noise that the function le
 Source: Derived in the documentation.
 """
 
+from typing import Any
+
 from iclimit import experiment
 from iclimit.asymptotics.pretraining import icl_error, idg_error, predict
 from iclimit.links import link_text
 from iclimit.simulate.pretraining import sample
-from iclimit.validation.claim import Claim, Effort, Rows, call, run
-from iclimit.validation.claims.pretraining.points import limits_by_ratios, predicted_at
+from iclimit.statistics import extrapolate_ratios
+from iclimit.validation.claim import Claim, Effort, Rows, call, limit, run
+from iclimit.validation.claims.pretraining.points import with_uncertainty
+from iclimit.validation.rows import both_errors
 
 # Bounded labels, with noise, and labels of a large kurtosis.
 POINTS = (
@@ -25,7 +29,7 @@ POINTS = (
 # Runs by dimension.
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
-    "quick": {12: 400, 16: 300, 24: 300},
+    "quick": {12: 100, 16: 60, 24: 120},
     "medium": {12: 600, 16: 500, 24: 300},
     "full": {12: 3000, 16: 2000, 24: 1500, 32: 1000},
 }
@@ -33,6 +37,11 @@ REPEATS: dict[str, dict[int, int]] = {
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
 TASK_SETS = 8
 ANCHORS = (32, 48, 64, 88)
+
+
+def pair(errors: Any) -> tuple[Any, Any]:
+    """ICL and IDG error."""
+    return errors.icl, errors.idg
 
 
 def named(point: experiment.Point) -> str:
@@ -55,9 +64,21 @@ def rows(effort: Effort) -> Rows:
             for approach, dims in (("tasks", runs), ("moments", ANCHORS))
             for dim in dims
         }
-        theories = {"icl": call(icl_error, **point.limit), "idg": call(idg_error, **point.limit)}
-        yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
-        yield from predicted_at(min(runs), name, predictions, runs)
+        theories = (call(error, **point.limit) for error in (icl_error, idg_error))
+        labels = (f"{error} d=inf {name}" for error in ("ICL", "IDG"))
+        yield limit(
+            dict(zip(labels, theories, strict=True)),
+            {dim: call(pair, errors) for dim, errors in runs.items()},
+            fit=extrapolate_ratios,
+            predictions={dim: call(pair, errors) for dim, errors in predictions.items()},
+            anchors=ANCHORS,
+            draws=name,
+            fit_label=f"chi-square of the ratios {name}",
+            name=f"{name}: ratio to the prediction",
+        )
+        least = min(runs)
+        theory = call(with_uncertainty, predictions[least])
+        yield from both_errors(f"d={least} {name}", theory, runs[least], of="predict")
 
 
 claim = Claim.of("links", __doc__, rows, figure=False)
