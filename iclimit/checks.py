@@ -156,11 +156,8 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(names)}, got {shown(value)}{meant}")
 
 
-def check_memory(name: str, value: int, size: float) -> None:
+def check_memory(name: str, value: int, size: float, free: int) -> None:
     """Raise a ValueError if what an argument asks for takes more bytes than are free."""
-    import psutil  # loads for some milliseconds
-
-    free = psutil.virtual_memory().available
     if size > free:
         raise ValueError(
             f"{name} must be so small that they fit into memory, got {value}: they take "

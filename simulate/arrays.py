@@ -53,6 +53,16 @@ class Backend:
         for index, generator in enumerate(self.generators(rng, math.ceil(count / block))):
             yield generator, min(block, count - index * block)
 
+    def free_memory(self) -> int:
+        """Bytes that can be allocated: of memory without swapping, or of the GPU's."""
+        if self.name == "numpy":
+            import psutil  # loads for some milliseconds
+
+            return int(psutil.virtual_memory().available)
+        free, _ = self.xp.cuda.runtime.memGetInfo()
+        # The system counts what the pool keeps for arrays to come as taken.
+        return int(free) + int(self.xp.get_default_memory_pool().free_bytes())
+
     def asarray(self, value: Any) -> Array:
         """Copy host data to this backend."""
         return self.xp.asarray(value)

@@ -21,7 +21,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments
@@ -384,10 +383,7 @@ def largest_dimension(
 
 def free_memory(backend: str = "numpy") -> int:
     """Bytes that can be allocated: of memory without swapping, or of the GPU's."""
-    if backend == "cupy":
-        free, _ = get_backend(backend).xp.cuda.runtime.memGetInfo()
-        return int(free)
-    return int(psutil.virtual_memory().available)
+    return get_backend(backend).free_memory()
 
 
 # Constants of this machine.

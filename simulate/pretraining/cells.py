@@ -288,7 +288,8 @@ def sample(
     TypeError
         If it is no experiment.
     ValueError
-        If an argument is outside its range, or the run has parts that are not simulated.
+        If an argument is outside its range, its prompts do not fit into the memory of the
+        backend, or the run has parts that are not simulated.
     RuntimeError
         If the backend is not available.
     ArithmeticError
@@ -306,9 +307,9 @@ def sample(
     check_arguments(repeats=repeats, first_repeat=first_repeat)
     check_choice("sampler", sampler, SAMPLERS)
     arrays = get_backend(backend)
-    if backend == "numpy" and not isinstance(run.training, SGD):
-        rows = row_count(run)
-        check_memory("prompts", run.prompts, BYTES * rows * run.dim)
+    if not isinstance(run.training, SGD):
+        size = BYTES * row_count(run) * run.dim
+        check_memory("prompts", run.prompts, size, arrays.free_memory())
     sampler = _chosen_sampler(run, sampler)
     factor = length_factor(run, run.tests.problem.context)
     errors = []

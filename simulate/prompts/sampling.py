@@ -112,7 +112,8 @@ def sample_prompts(problem: Problem, count: int, *, rng: Seed) -> Prompts:
     >>> prompts.inputs.shape, prompts.labels.shape, prompts.query.shape
     ((3, 40, 20), (3, 40), (3, 20))
     """
-    check_memory("count", count, 8 * count * (problem.context + 1) * (problem.dim + 1))
+    size = 8 * count * (problem.context + 1) * (problem.dim + 1)
+    check_memory("count", count, size, get_backend("numpy").free_memory())
     return concatenate_fields(prompt_blocks(problem, count, rng=rng))
 
 

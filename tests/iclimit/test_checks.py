@@ -102,6 +102,6 @@ def test_long_lists_of_choices_are_cut():
 
 
 def test_what_memory_has_no_room_for_is_refused():
-    check_memory("prompts", 3, 1e3)
-    message = r"^prompts must be so small .* got 7: they take 1e\+06 GB"
-    value_error(message, check_memory, "prompts", 7, 1e15)
+    check_memory("prompts", 3, 1e3, 2000)
+    message = r"^prompts must be so small .* got 7: they take 1e\+06 GB, and 2 GB are free"
+    value_error(message, check_memory, "prompts", 7, 1e15, 2e9)

@@ -68,6 +68,12 @@ class StandInBackend(Backend):
 
     own_numbers = False
 
+    # Bytes that are free.
+    free = 2**40
+
+    def free_memory(self) -> int:
+        return self.free
+
     def generator(self, seed: np.random.SeedSequence) -> Any:
         if self.own_numbers:
             return StandInGenerator(int(seed.generate_state(1, np.uint64)[0]))

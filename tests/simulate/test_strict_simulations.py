@@ -10,9 +10,11 @@ import sys
 import numpy as np
 import pytest
 from base_calls import SIMULATIONS, base_call, bound
-from cupy_stand_in import stand_in
+from cupy_stand_in import StandInBackend, stand_in
+from refusals import value_error
 
 from iclimit.simulate.gdpp import adjusted_loss
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.dynamics import training_set
 from iclimit.validation.claims.gdpp import error
 
@@ -78,6 +80,18 @@ def test_stand_in_for_cupy(label, changes, monkeypatch):
         found = leaves(function(**call, backend="cupy"))
     for value, number in zip(found, expected, strict=True):
         np.testing.assert_allclose(value, number, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_what_the_memory_of_a_gpu_has_no_room_for(monkeypatch):
+    """Rows of 200 prompts and their summaries take some 24 d bytes each."""
+    call = base_call(simulate_errors, "simulate_errors", None) | {"dim": 10, "prompts": 200}
+    with stand_in(loaded()):
+        simulate_errors(**call, backend="cupy")
+        monkeypatch.setattr(StandInBackend, "free", 40_000)
+        message = (
+            "^prompts must be so small .* got 200: they take 4.8e-05 GB, and 4e-05 GB"
+        )
+        value_error(message, simulate_errors, **call, backend="cupy")
 
 
 def test_what_cupy_refuses():

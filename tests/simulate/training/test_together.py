@@ -75,7 +75,7 @@ def test_cells_of_a_sweep_have_their_own_law_rate_and_end():
     assert made[1] is None
     for number in (0, 2, 3):
         assert_same(made[number], begin_training(SMALL, *cells[number], None).run())
-    assert len({made[number].steps for number in (0, 2, 3)}) > 1
+    assert len({run.steps for run in made if run}) > 1
 
 
 def test_ctrl_c_leaves_all_of_them_to_go_on_from(tmp_path, monkeypatch):
@@ -94,8 +94,11 @@ def test_ctrl_c_leaves_all_of_them_to_go_on_from(tmp_path, monkeypatch):
         patch.setattr(loop.TrainingLoop, "advance", interrupted)
         made = train_repeats(SMALL, PROBLEM, repeats=3, **settings)
     assert made.interrupted
-    assert [run.steps for run in made.runs] == [3, 2, 2]
-    assert all(run.interrupted for run in made.runs)
+    assert [(run.steps, run.interrupted) for run in made.runs if run] == [
+        (3, True),
+        (2, True),
+        (2, True),
+    ]
     # One of them goes on alone, and the others from where they are.
     train_repeats(SMALL, PROBLEM, repeats=1, **settings)
     again = train_repeats(SMALL, PROBLEM, repeats=3, **settings)

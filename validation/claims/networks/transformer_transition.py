@@ -99,11 +99,12 @@ def trained_transformer_error(
     tasks: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
     rng: SeedSequence,
+    backend: str = "numpy",
 ) -> float:
     """ICL error of a transformer after the first steps of the recorded training."""
     train_seed, test_seed = seed_sequences(rng, 2)
     law = transformer_problem(DIM, tasks)
-    trained = train_network(transformer(DIM), law, **TRAINING, rng=train_seed)
+    trained = train_network(transformer(DIM), law, **TRAINING, rng=train_seed, backend=backend)
     drawn = sample_prompts(law.with_fresh_tasks(), TESTED, rng=test_seed)
     predictions = trained(drawn.inputs, drawn.labels, drawn.query)
     return float(np.mean((predictions - drawn.target) ** 2)) + RHO
