@@ -127,7 +127,7 @@ def effective_context(
     Returns
     -------
     number or array
-        Effective context length over dimension; NumPy arrays, mpmath numbers, SymPy expressions.
+        Effective context length over dimension; NumPy and other arrays, mpmath numbers, SymPy expressions.
 
     Raises
     ------
@@ -156,12 +156,7 @@ def effective_context(
     1.3885
     """
     math_, values = checked(
-        systems="host",
-        alpha=alpha,
-        rho=rho,
-        forgetting=forgetting,
-        drift=drift,
-        correlation=correlation,
+        alpha=alpha, rho=rho, forgetting=forgetting, drift=drift, correlation=correlation
     )
     with math_.quiet():
         return math_.finish(_effective(math_, values))
@@ -186,7 +181,7 @@ def gated_error(
     -------
     number or array
         Mean squared error on a noisy query label after pretraining on many prompts and tasks;
-        NumPy arrays, mpmath numbers, SymPy expressions.
+        NumPy and other arrays, mpmath numbers, SymPy expressions.
 
     Raises
     ------
@@ -206,12 +201,7 @@ def gated_error(
     array([0.8056, 0.6346, 0.4881])
     """
     math_, values = checked(
-        systems="host",
-        alpha=alpha,
-        rho=rho,
-        forgetting=forgetting,
-        drift=drift,
-        correlation=correlation,
+        alpha=alpha, rho=rho, forgetting=forgetting, drift=drift, correlation=correlation
     )
     with math_.quiet():
         return math_.finish(_readout_error(values.rho, _effective(math_, values)))

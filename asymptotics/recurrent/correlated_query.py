@@ -131,7 +131,7 @@ def correlated_query_errors(
     Returns
     -------
     QueryErrors
-        With fields ``icl`` and ``idg``; NumPy arrays, mpmath numbers.
+        With fields ``icl`` and ``idg``; NumPy and other arrays, mpmath numbers.
 
     Raises
     ------
@@ -157,7 +157,6 @@ def correlated_query_errors(
     array([0.2897, 0.4384])
     """
     math_, values = checked(
-        systems="host",
         ranges=_RANGES,
         tau=tau,
         alpha=alpha,

@@ -121,7 +121,7 @@ def delta_rule_error(
     Returns
     -------
     number or array
-        Mean squared error on a noisy query label; NumPy arrays, mpmath numbers, SymPy
+        Mean squared error on a noisy query label; NumPy and other arrays, mpmath numbers, SymPy
         expressions.  Steps beyond the edge of stability have an error that grows with the context;
         ``inf`` where it exceeds float64.
 
@@ -146,13 +146,7 @@ def delta_rule_error(
     exp(-alpha)
     """
     math_, values = checked(
-        systems="host",
-        ranges=_RANGES,
-        alpha=alpha,
-        rho=rho,
-        step_size=step_size,
-        drift=drift,
-        dim=dim,
+        ranges=_RANGES, alpha=alpha, rho=rho, step_size=step_size, drift=drift, dim=dim
     )
     alpha = values.alpha
     rho = values.rho

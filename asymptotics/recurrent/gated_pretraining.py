@@ -98,7 +98,7 @@ def gated_pretraining_errors(
     -------
     QueryErrors
         With fields ``icl``, for fresh tasks in test prompts, and ``idg``, for the training tasks
-        in prompts as in training; NumPy arrays, mpmath numbers, SymPy expressions (ridge 0).
+        in prompts as in training; NumPy and other arrays, mpmath numbers, SymPy expressions (ridge 0).
         ``inf`` where an error diverges: tau = 1 without a ridge, and endless sums without gates.
 
     Raises
@@ -138,7 +138,6 @@ def gated_pretraining_errors(
     """
     check_flag("running_sum", running_sum)
     math_, values = checked(
-        systems="host",
         ranges={"alpha": "(0, inf)"},
         optional=_TESTS,
         tau=tau,

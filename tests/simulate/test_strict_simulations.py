@@ -88,9 +88,7 @@ def test_what_the_memory_of_a_gpu_has_no_room_for(monkeypatch):
     with stand_in(loaded()):
         simulate_errors(**call, backend="cupy")
         monkeypatch.setattr(StandInBackend, "free", 40_000)
-        message = (
-            "^prompts must be so small .* got 200: they take 4.8e-05 GB, and 4e-05 GB"
-        )
+        message = "^prompts must be so small .* got 200: they take 4.8e-05 GB, and 4e-05 GB"
         value_error(message, simulate_errors, **call, backend="cupy")
 
 
