@@ -127,7 +127,8 @@ def effective_context(
     Returns
     -------
     number or array
-        Effective context length over dimension; NumPy and other arrays, mpmath numbers, SymPy expressions.
+        Effective context length over dimension; NumPy and other arrays, mpmath numbers, SymPy
+        expressions.
 
     Raises
     ------

@@ -98,7 +98,8 @@ def gated_pretraining_errors(
     -------
     QueryErrors
         With fields ``icl``, for fresh tasks in test prompts, and ``idg``, for the training tasks
-        in prompts as in training; NumPy and other arrays, mpmath numbers, SymPy expressions (ridge 0).
+        in prompts as in training; NumPy and other arrays, mpmath numbers, SymPy expressions (ridge
+        0).
         ``inf`` where an error diverges: tau = 1 without a ridge, and endless sums without gates.
 
     Raises
