@@ -49,7 +49,7 @@ def wall() -> Iterator[str]:
     """Yield cards with the figures that have a picture, paper by paper, and links to the rest."""
     for key in KEYS:
         yield from _heading(_title(key))
-        yield from (f":cite:t:`{key}`.  All figures and statements: :doc:`/{PAGES}/{key}`.", "")
+        yield from (f":cite:t:`{key}`; :doc:`all figures and statements </{PAGES}/{key}>`.", "")
         yield from (".. grid:: 1 2 2 3", "   :gutter: 3", "   :class-container: wall", "")
         for row in read("paper_figures.csv"):
             if row["paper"] == key and row["picture"]:
@@ -65,7 +65,8 @@ def _card(row: dict[str, str]) -> Iterator[str]:
     yield from (f".. grid-item-card:: {row['place']}", f"   :img-top: {_picture(row)}")
     yield from (f"   :img-alt: {row['place']}", "", f"   {'; '.join([shows, *script])}.", "")
     for command in commands:
-        yield from ("   .. code-block:: text", "", f"      iclimit {command}", "")
+        lines = command.replace(" --", " \\\n        --")  # one flag a line, as cards are narrow
+        yield from ("   .. code-block:: text", "", *f"      iclimit {lines}".split("\n"), "")
 
 
 def _picture(row: dict[str, str]) -> str:
