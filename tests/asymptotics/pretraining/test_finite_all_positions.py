@@ -88,7 +88,10 @@ def test_plain_runs_are_within_the_uncertainty(point, balanced, repeats):
     run = run_of(setting, *point)
     drawn, doubts = trained_position_errors(run, setting["positions"], rng=0)
     assert np.all(doubts < 0.6 * np.array(theory.uncertainty))
-    assert np.all(abs(means - drawn.T) < doubts * drawn.T + SIGMAS * errors)
+    # Plain runs test fresh tasks for the IDG error on their own ones, of which there is no theory.
+    known = 1 if math.isinf(setting["tasks"]) else 2
+    allowed = doubts * drawn.T + SIGMAS * errors
+    assert np.all(abs(means - drawn.T)[:, :known] < allowed[:, :known])
 
 
 def test_large_sizes_tend_to_the_limit():
