@@ -44,6 +44,14 @@ OPTIONS = (
 # Quantities that are errors of runs after a time of training, and which errors.
 TIMED = {"icl_error_at_time": "icl", "idg_error_at_time": "idg"}
 
+# Quantities that are errors of runs on all positions of sequences: which errors, and what their
+# summaries are divided by.
+SEQUENCES = {
+    "all_position_icl": ("icl", "mean"),
+    "all_position_idg": ("idg", "mean"),
+    "fixed_length_icl": ("icl", "length"),
+}
+
 # Quantities that are accuracies of runs, of which no means at finite size are predicted, and what
 # these are called there.
 ACCURACIES = {"pretrained_accuracy": "accuracy", "pretrained_idg_accuracy": "idg_accuracy"}
@@ -115,6 +123,8 @@ class Quantity:
     def measured(self) -> str:
         """Which error or accuracy of a simulated run it is, such as icl; empty if none."""
         part = (TIMED | ACCURACIES).get(self.name, self.part)
+        if self.name in SEQUENCES:
+            part = SEQUENCES[self.name][0]
         return part if part in ("icl", "idg", "gap", *ACCURACIES.values()) else ""
 
     @property

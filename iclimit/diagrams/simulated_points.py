@@ -9,8 +9,8 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import finite_size_errors, predict
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.diagrams.quantities import Quantity
-from iclimit.experiment import Experiment, Ridge
+from iclimit.diagrams.quantities import SEQUENCES, Quantity
+from iclimit.experiment import Experiment, Point, Ridge
 from iclimit.notation import RATIOS, ratios_of, sizes_of
 from iclimit.prediction import Prediction
 from iclimit.results import Estimate, Result
@@ -44,7 +44,13 @@ def integers_at(parameters: Mapping[str, float], dim: int) -> dict[str, Any]:
 
 def moved_to_integers(parameters: Mapping[str, float], dim: int) -> dict[str, float]:
     """Parameters that the integers next to them stand for."""
-    return dict(parameters) | ratios_of(dim, integers_at(parameters, dim))
+    moved = dict(parameters) | ratios_of(dim, integers_at(parameters, dim))
+    if "sequence_ratio" not in parameters:
+        return moved
+    for name in ("sequence_ratio", "alpha_min"):
+        if parameters.get(name):
+            moved[name] = max(1, round(parameters[name] * dim)) / dim
+    return moved
 
 
 def is_near(moved: float, parameter: float) -> bool:
@@ -58,9 +64,12 @@ def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -
     Without a ridge the threshold is n = d (d + 1), tau = 1 in the limit.
     """
     near = True
-    sides = {np.sign(parameters["tau"] - 1)}
+    sides = set()
+    if "tau" in parameters:
+        sides = {np.sign(parameters["tau"] - 1)}
     for dim in sizes:
-        sides.add(np.sign(integers_at(parameters, dim)["prompts"] - dim * (dim + 1)))
+        if "tau" in parameters:
+            sides.add(np.sign(integers_at(parameters, dim)["prompts"] - dim * (dim + 1)))
         moved = moved_to_integers(parameters, dim)
         near &= all(is_near(moved[name], value) for name, value in parameters.items())
     return near and (parameters.get("ridge", 0.0) > 0 or len(sides) == 1)
@@ -70,8 +79,28 @@ def cells_of(
     quantity: Quantity, parameters: Mapping[str, float], dim: int, repeats: int
 ) -> tuple[Cell, ...]:
     """Run at the integers nearest to the parameters of a quantity, and its prediction if any."""
+    if quantity.name in SEQUENCES:
+        sequences = _sequences(quantity, parameters, dim)
+        return Cell.of(sample, run=sequences, repeats=repeats), Cell.of(predict, run=sequences)
     run, predicted = cells_at(parameters, dim, repeats, quantity.structure, quantity.run_link)
     return (run, predicted) if quantity.predicted else (run,)
+
+
+def line_cell(quantity: Quantity, parameters: Mapping[str, float], dim: int, draws: int) -> Cell:
+    """Prediction of a quantity on a line of many points, quick where a precise one is not."""
+    if quantity.name in SEQUENCES:
+        return Cell.of(predict, run=_sequences(quantity, parameters, dim), approach="moments")
+    return prediction_cell(parameters, dim, draws, quantity.structure, quantity.run_link)
+
+
+def _sequences(quantity: Quantity, parameters: Mapping[str, float], dim: int) -> Experiment:
+    """Run on all positions of sequences at the integers nearest to the parameters."""
+    for name in ("sequence_ratio", "alpha", "test_alpha"):
+        if math.isinf(parameters.get(name, 0.0)):
+            raise ValueError(f"{name} must be finite to simulate, got inf")
+    if not parameters.get("ridge"):
+        raise ValueError(f"ridge must be > 0 for {quantity.name} to be simulated, got 0")
+    return Point(**parameters, normalization=SEQUENCES[quantity.name][1]).at(dim)
 
 
 def cells_at(
@@ -102,8 +131,10 @@ def solved_arguments(cell: Cell) -> dict[str, Any]:
     run = arguments.pop("run", None)
     if run is None:
         return arguments
-    solved = run.with_(training=Ridge(run.ridge))
-    return arguments | {name: solved.keywords().get(name, 0.0) for name in _SOLVED}
+    solved = run.with_(training=Ridge(run.ridge)).keywords()
+    # Each position of a sequence is a row, as a prompt is.
+    solved["prompts"] *= len(run.loss.positions(run.problem.context))
+    return arguments | {name: solved.get(name, 0.0) for name in _SOLVED}
 
 
 def prediction_cell(

@@ -15,7 +15,7 @@ from iclimit.asymptotics.pretraining import error_spread
 from iclimit.axes import is_logarithmic
 from iclimit.checks import check_arguments, given
 from iclimit.diagrams.planning import Plan, plan_cells
-from iclimit.diagrams.quantities import ACCURACIES, TIMED, Quantity
+from iclimit.diagrams.quantities import ACCURACIES, SEQUENCES, TIMED, Quantity
 from iclimit.diagrams.simulated_points import (
     LEAST_SIZES,
     SimulatedValue,
@@ -23,8 +23,8 @@ from iclimit.diagrams.simulated_points import (
     can_be_extrapolated,
     cells_of,
     is_near,
+    line_cell,
     moved_to_integers,
-    prediction_cell,
     solved_arguments,
     value_at,
 )
@@ -161,7 +161,8 @@ class Simulation:
         dim = self.sizes[-1]
         wanted = self._wanted(float(quantity.evaluate(point)))
         known = quantity.structure is None and len(self.sizes) < LEAST_SIZES
-        known = known and quantity.name not in TIMED and quantity.run_link is None
+        known = known and quantity.name not in TIMED and quantity.name not in SEQUENCES
+        known = known and quantity.run_link is None
         if not (known and 0 < wanted < math.inf):
             return first
         scatter = float(getattr(error_spread(**point), quantity.measured)) / dim
@@ -215,7 +216,8 @@ def parse_simulation(
     if not quantity.simulated:
         raise ValueError(
             f"quantity must be icl_error, idg_error, task_gap, {', '.join(TIMED)}, "
-            f"{' or '.join(ACCURACIES)} to be simulated, got {quantity.name!r}"
+            f"{', '.join(SEQUENCES)}, {' or '.join(ACCURACIES)} to be simulated, "
+            f"got {quantity.name!r}"
         )
     if quantity.run_link is not None:
         _check_link(quantity)
@@ -369,12 +371,7 @@ def predict_lines(
     for parameters in family:
         ridgeless = x == "tau" and parameters.get("ridge", 0.0) == 0
         points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
-        lines.append(
-            {
-                prediction_cell(p, dim, draws, quantity.structure, quantity.run_link): p
-                for p in points
-            }
-        )
+        lines.append({line_cell(quantity, p, dim, draws): p for p in points})
     cells = distinct_cells(itertools.chain(*lines))
     where = {**simulation.execution, "time_limit": simulation.remaining}
     predictions = {}

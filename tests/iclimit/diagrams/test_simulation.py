@@ -211,8 +211,27 @@ def test_sizes_may_be_an_array_and_options_are_a_mapping():
 def test_what_cannot_be_simulated():
     with pytest.raises(
         ValueError,
-        match="must be icl_error, idg_error, task_gap, icl_error_at_time, idg_error_at_time, pre",
+        match="must be icl_error, idg_error, task_gap, icl_error_at_time, idg_error_at_time, all_",
     ):
         parse_simulation(QUANTITIES["bayes_error"], {"dim": 8}, 12)
     with pytest.raises(ValueError, match="tau must be finite to simulate, got inf"):
         simulate_values(ICL, [POINT | {"tau": math.inf}], simulation(8))
+
+
+def test_points_of_sequences():
+    """Runs on all positions, at the integers next to a point."""
+    point = {"sequence_ratio": 2.1, "alpha": 1.5, "alpha_min": 0.4, "rho": 0.1, "ridge": 0.3}
+    stated = {"dim": 8, "points": 2, "repeats": 60}
+    setting = point | {"sequence_ratio": [2.1, 4]}
+    (first, second) = iclimit.curve("all_position_icl", **setting, simulation=stated).simulated[0]
+    assert first.parameters["sequence_ratio"] == 17 / 8
+    assert first.parameters["alpha_min"] == 3 / 8
+    run = iclimit.Point(**point).at(8)
+    assert first.theory == pytest.approx(iclimit.predict(run, rng=0).icl.mean, rel=0.02)
+    assert max(abs(first.z), abs(second.z)) < 3.5
+    assert not can_be_extrapolated(point | {"alpha_min": 0.1}, (8, 16, 24))
+    assert can_be_extrapolated(point | {"sequence_ratio": 2, "alpha_min": 0.5}, (8, 16, 24))
+    setting["ridge"] = 0.0
+    value_error(
+        "ridge must be > 0", iclimit.curve, "all_position_icl", **setting, simulation=stated
+    )
