@@ -13,6 +13,10 @@ from iclimit.validation.instruments.least_squares import (
     values_and_slopes,
 )
 
+# Error of the ends of an interval over the standard error: they are read from a profile between
+# its points.  The worst that was measured is 4e-4.
+INTERPOLATED = 1e-3
+
 WIDE = np.full(2, -50.0), np.full(2, 50.0)
 
 
@@ -48,6 +52,32 @@ def test_profile_of_a_linear_model_is_that_of_the_fisher_matrix(linear, index):
         low, high = curve.interval(level)
         assert low == pytest.approx(best[index] - size * error, abs=2e-3 * error)
         assert high == pytest.approx(best[index] + size * error, abs=2e-3 * error)
+
+
+def test_intervals_of_a_curved_model_are_those_of_minos():
+    """A decay, of whose rate the interval of 95 % reaches 1.6 errors down and 2.6 up."""
+    iminuit = pytest.importorskip("iminuit")
+    times = np.linspace(0, 4, 9)
+    data = 1.3 * np.exp(-0.7 * times) + 0.2 * np.cos(5 * times)
+
+    def residuals(x):
+        size, rate = np.moveaxis(np.asarray(x), -1, 0)[..., None]
+        return (size * np.exp(-rate * times) - data) / 0.2
+
+    ends = np.array([0.1, 0.05]), np.array([5.0, 5.0])
+    best = minima(residuals, np.array([1.0, 1.0]), ends)[0]
+    judge = iminuit.Minuit(lambda x: np.sum(residuals(x) ** 2), best)
+    judge.strategy = 2
+    judge.migrad()
+    np.testing.assert_allclose(best, np.array(judge.values), rtol=1e-5)
+    for level in (68, 95):
+        judge.minos(cl=level / 100)
+        for index, error in enumerate(judge.merrors.values()):
+            curve = profile(residuals, best, index, judge.errors[index], ends)
+            low, high = curve.interval(level)
+            size = judge.errors[index]
+            assert low == pytest.approx(best[index] + error.lower, abs=INTERPOLATED * size)
+            assert high == pytest.approx(best[index] + error.upper, abs=INTERPOLATED * size)
 
 
 def test_interval_is_open_where_the_range_ends():
