@@ -18,6 +18,10 @@ from iclimit.results import Estimate, Result
 WEIGHTS = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
 
 
+# Variance of the gap, over that of the ICL error, that counts as rounding.
+ROUNDING = 1e-12
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Errors):
     """Predicted mean errors of a run.
@@ -126,8 +130,8 @@ class Scatter(Result):
     correlation : float
         Correlation of the two errors.
     prompts, tasks : ndarray (2, 2)
-        Covariance of ICL and IDG error from the prompts at given tasks, with the test prompts, and
-        from the task sets.
+        Covariance of ICL and IDG error from the prompts at given tasks, with the test prompts and
+        a random start, and from the task sets.
     tail_index : float
         Moments of an error are finite below this order; ``inf`` where all are, as with a ridge.
     mean : ndarray (2,)
@@ -145,6 +149,18 @@ class Scatter(Result):
     tail_index: float = math.inf
     mean: np.ndarray = field(default_factory=lambda: np.full(2, math.inf))
     deviations: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+
+    @classmethod
+    def of(cls, prompts: np.ndarray, tasks: np.ndarray, **law: Any) -> Scatter:
+        """The scatter of finite covariances; ``law`` has other attributes."""
+        covariance = prompts + tasks
+        icl, idg = np.sqrt(np.diag(covariance)).tolist()
+        square = covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1]
+        if square < ROUNDING * covariance[0, 0]:  # one error, as of tests that are like training
+            square = 0.0
+            prompts = np.full((2, 2), prompts[0, 0])
+        correlation = float(covariance[0, 1] / (icl * idg)) if icl * idg > 0 else 1.0
+        return cls(icl, idg, math.sqrt(square), correlation, prompts, tasks, **law)
 
     @property
     def covariance(self) -> np.ndarray:

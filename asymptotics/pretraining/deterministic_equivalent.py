@@ -390,6 +390,13 @@ class SummaryLaw:
         timed = self.timed and replace(self.timed, correlated_query=False)
         return replace(self, timed=timed)
 
+    def seen_from(self, gamma: np.ndarray) -> SummaryLaw:
+        """The law of what a matrix (d, d + 1) leaves of labels and tasks."""
+        quadratic = np.vdot(gamma @ self.second, gamma)
+        change = (quadratic - 2 * np.vdot(gamma.T, self.cross)) / len(gamma)
+        cross = self.cross - self.second @ gamma.T
+        return replace(self, cross=cross, label=self.label + float(change))
+
     def nodes(self) -> Nodes:
         """Nodes that are exact for the variance of quadratic forms."""
         d = self.tasks.shape[1]

@@ -123,7 +123,7 @@ def predicted_flow_errors(
     # Rates that are refused are those of linear labels.
     labels = ("link", "flips") if isinstance(training, Flow) else ()
     check_plain(run, f"a {type(training).__name__}", *labels)
-    time = training.time if isinstance(training, Flow) else training.time(run.dim)
+    time = time_of(run)
     # One seed for the same task sets in all predictions, those that a ridge with it has.
     seed: Seed = int(np.random.default_rng(rng).integers(2**63))
     if isinstance(rng, int | np.random.SeedSequence):
@@ -159,6 +159,15 @@ def predicted_flow_errors(
         by_tasks = by_tasks * change_by_rest(read, run.prompts)[0]
     doubt = doubt + UNCERTAIN_LEVERAGES * np.abs(np.mean(by_leverages, axis=0) - 1)
     return Prediction(NAMES, square * np.array(errors) * by_tasks, doubt)
+
+
+def time_of(run: Experiment) -> float:
+    """Time of a flow, or of the flow that starts like a descent."""
+    training = run.training
+    if isinstance(training, Descent):
+        return training.time(run.dim)
+    assert isinstance(training, Flow)
+    return training.time
 
 
 def ridge_of_time(time: float, ridge: float = 0.0) -> float:
@@ -236,9 +245,22 @@ def start_errors(flow: Flowing) -> tuple[float, float]:
 
 def flow_errors(flow: Flowing, prompts: PromptLaw = ALIKE) -> tuple[float, float]:
     """ICL and IDG error from the mean moments, for prompts of this law."""
-    training = flow.training
-    if isinstance(training, Flow) and training.time == 0:
+    if isinstance(flow.training, Flow) and flow.training.time == 0:
         return start_errors(flow)
+    mixed = _mixture(flow, prompts)
+    with undefined_in_float64():
+        return _integrated(flow, *mixed, prompts)
+
+
+def _mixture(flow: Flowing, prompts: PromptLaw) -> tuple[np.ndarray, np.ndarray, Mixture]:
+    """Eigenvalues and eigenvectors of the summaries, and what a training mixes.
+
+    Raises
+    ------
+    ValueError
+        If steps may be unstable.
+    """
+    training = flow.training
     values, basis = np.linalg.eigh(flow.train.second)
     values = np.maximum(values, 0.0)
     share = flow.dim / flow.prompts
@@ -255,9 +277,29 @@ def flow_errors(flow: Flowing, prompts: PromptLaw = ALIKE) -> tuple[float, float
         weights = np.concatenate([branch.weights for branch in branches])
     with undefined_in_float64():
         xi, t = _with_leverages(z + training.ridge, xi, values, share, prompts)
-        kept = _kept(xi, z, training.ridge)
-        mixed = Mixture(xi, kept, t, weights, mirrored=np.iscomplexobj(z))
-        return _integrated(flow, values, basis, mixed, prompts)
+    kept = _kept(xi, z, training.ridge)
+    return values, basis, Mixture(xi, kept, t, weights, mirrored=np.iscomplexobj(z))
+
+
+def start_covariance(flow: Flowing) -> np.ndarray:
+    """Covariance of ICL and IDG error over random starts, at the mean of what prompts do."""
+    g, basis, mixed = _mixture(flow, ALIKE)
+    m = mixed.factor * mixed.weights[:, None] / (g + mixed.xi[:, None])
+    fit = flow.train.cross.T @ (basis * np.sum(m, axis=0).real) @ basis.T
+    kept = (basis * (mixed.kept @ m).real) @ basis.T
+    variance = flow.training.start_variance / flow.dim
+    laws = (flow.test, flow.train)
+    linear = [(fit @ law.second - law.cross.T) @ kept for law in laws]
+    square = [kept @ law.second @ kept for law in laws]
+    covariance = [
+        [
+            4 * variance / flow.dim**2 * np.vdot(linear[i], linear[j])
+            + 2 * variance**2 / flow.dim * np.vdot(square[i], square[j])
+            for j in range(2)
+        ]
+        for i in range(2)
+    ]
+    return np.array(covariance)
 
 
 @dataclass(frozen=True)
@@ -281,6 +323,11 @@ class Mixture:
     t: np.ndarray
     weights: np.ndarray
     mirrored: bool
+
+    @property
+    def factor(self) -> float:
+        """Number of ridge regressions for each node, whose real parts count."""
+        return 2.0 if self.mirrored else 1.0
 
     @property
     def others(self) -> Mixture:
@@ -426,9 +473,8 @@ def _integrated(
     variance = factor * (noise + norms * known) / (1 - own * norms)
     scatter = start * ((m * tested) @ other.T) + variance * ((m * g * tested) @ other.T)
     idg = known + variance * ((m * g**2) @ other.T)
-    factor_of_pairs = 2.0 if mixed.mirrored else 1.0
-    pairs = factor_of_pairs * np.multiply.outer(mixed.weights, others.weights)
-    mean = factor_of_pairs * (mixed.weights @ m).real
+    pairs = mixed.factor * np.multiply.outer(mixed.weights, others.weights)
+    mean = mixed.factor * (mixed.weights @ m).real
     gamma = (learnt * mean) @ basis.T
     fitted = np.sum(gamma * (gamma @ flow.test.second)) - 2 * np.sum(gamma * flow.test.cross.T)
     icl = flow.test.label + float(fitted) / dim + float(np.sum(pairs * scatter).real)

@@ -119,9 +119,6 @@ MAYBE_HEAVY = 0.98
 # Range of the central 68 % of a normal law of variance 1.
 CENTRAL = 0.15865525393145707, 0.8413447460685429
 
-# Variance of the gap, over that of the ICL error, that counts as rounding.
-ROUNDING = 1e-12
-
 # Moments that a variance needs.
 VARIANCE = 2.0
 
@@ -239,11 +236,26 @@ def finite_size_spread(
 
 @blas_threads_by_dim
 def predicted_spread(
-    experiment: Experiment, *, rng: Seed | None = None, draws: int = 100
+    experiment: Experiment,
+    *,
+    rng: Seed | None = None,
+    draws: int = 100,
+    start_variance: float = 0.0,
 ) -> Scatter:
-    """Scatter of the errors of a run; arguments as of `finite_size_spread`."""
+    """Scatter of the errors of a run; arguments as of `finite_size_spread`.
+
+    The ridge may pull towards a start of entries of variance ``start_variance`` / d, the same in
+    all runs.
+    """
     check_linear(experiment.problem)
     run = read_run(experiment, rng, draws)
+    # Drawn prompts know no start: they have the relative scatter of a start at 0.
+    from_zero = run
+    if start_variance:
+        start = np.random.default_rng(0).standard_normal(run.test.cross.T.shape)
+        start *= math.sqrt(start_variance / len(start))
+        laws = [law.seen_from(start) for law in run.laws]
+        run = replace(run, laws=laws, test=run.test.seen_from(start))
     dim = experiment.dim
     prompts = experiment.prompts
     test_prompts = experiment.tests.prompts
@@ -260,11 +272,13 @@ def predicted_spread(
     from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
     moments = np.mean(means, axis=0)
     squares = np.outer(moments, moments)
-    law = _drawn_law(run, prompts, (together + from_tasks) / squares)
+    law = _drawn_law(from_zero, prompts, (together + from_tasks) / squares)
     if law is None:
         law = DrawnErrors(moments, np.empty((0, 2)), alone)
     if test_prompts is not None:
-        law = law.tested(_test_variances(run, prompts, means[0, 1]) / test_prompts, run.generator)
+        law = law.tested(
+            _test_variances(from_zero, prompts, means[0, 1]) / test_prompts, run.generator
+        )
     # Relative scatters are better known than the means that belong to them.
     centre = moments * _by_tasks(experiment, rng, draws)
     scale = centre / law.mean
@@ -274,23 +288,8 @@ def predicted_spread(
     own = np.outer(centre, centre) / squares
     from_prompts = law.covariance * np.outer(scale, scale) + together * own
     from_tasks = from_tasks * own
-    covariance = from_prompts + from_tasks
-    icl, idg = np.sqrt(np.diag(covariance)).tolist()
-    square = covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1]
-    if square < ROUNDING * covariance[0, 0]:  # one error, as of tests that are like the training
-        square = 0.0
-        from_prompts = np.full((2, 2), from_prompts[0, 0])
-    gap = math.sqrt(square)
-    return Scatter(
-        icl,
-        idg,
-        gap,
-        correlation=float(covariance[0, 1] / (icl * idg)),
-        prompts=from_prompts,
-        tasks=from_tasks,
-        tail_index=index,
-        mean=centre,
-        deviations=deviations,
+    return Scatter.of(
+        from_prompts, from_tasks, tail_index=index, mean=centre, deviations=deviations
     )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from iclimit.asymptotics.pretraining.finite_all_positions import predicted_position_errors
 from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
+from iclimit.asymptotics.pretraining.finite_flow_spread import predicted_flow_spread
 from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_errors
 from iclimit.asymptotics.pretraining.finite_random_lengths import predicted_random_length_errors
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
@@ -49,9 +52,9 @@ def predict(
     Prediction
         Means of "icl" and "idg", and what they scatter by.  Errors are those of one output, where
         there are several (their stated uncertainty: module
-        `iclimit.asymptotics.pretraining.several_outputs`).  Of a run that is trained by a `Flow`,
-        `Descent` or `SGD`, or on a `RandomLength` or `AllPositions`, the scatter of single runs is
-        not known, and neither are structured inputs and gates.
+        `iclimit.asymptotics.pretraining.several_outputs`).  Of a run that is trained by `SGD`, or
+        on a `RandomLength` or `AllPositions`, the scatter of single runs is not known; there, and
+        for a `Flow` or `Descent`, neither are structured inputs and gates.
 
     Raises
     ------
@@ -86,7 +89,11 @@ def predict(
     if isinstance(run.loss, RandomLength):
         return predicted_random_length_errors(run, rng=rng, draws=draws)
     if isinstance(run.training, Flow | Descent):
-        return predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
+        prediction = predicted_flow_errors(run, rng=rng, draws=draws, approach=approach)
+        if not spread:
+            return prediction
+        means = np.mean(prediction.over_tasks, axis=0)
+        return replace(prediction, scatter=predicted_flow_spread(run, means, rng=rng))
     if isinstance(run.training, SGD):
         return predicted_one_pass_errors(run, rng=rng, draws=draws)
     prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
@@ -109,7 +116,7 @@ def _check_scales(run: Experiment) -> None:
 def _check_scatter(run: Experiment) -> None:
     """Refuse runs of which only the means are predicted."""
     for part in (run.loss, run.training):
-        if not isinstance(part, LastPosition | Ridge):
+        if not isinstance(part, LastPosition | Ridge | Flow | Descent):
             kind = type(part).__name__
             raise ValueError(f"spread must be False for {kind}: its scatter is not predicted")
     if not run.problem.has_linear_labels:

@@ -15,8 +15,11 @@ from iclimit.asymptotics.pretraining.finite_flow import (
     flow_errors,
     heaviest_prompt,
     largest_eigenvalue,
+    start_covariance,
 )
+from iclimit.asymptotics.pretraining.finite_flow_spread import predicted_flow_spread
 from iclimit.asymptotics.pretraining.finite_size import read_run
+from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.asymptotics.pretraining.training_contours import descent_contour
 
 POINT = {"tau": 2, "alpha": 1, "kappa": 0.5, "rho": 0.1}
@@ -212,8 +215,45 @@ def test_steps_that_are_too_long_or_remember_too_much_are_named():
         iclimit.predict(run.with_(training=Descent(5, 3.0)), rng=0)
     with pytest.raises(ValueError, match="momentum must be smaller for 3000 steps"):
         iclimit.predict(run.with_(training=Descent(3000, 0.2, momentum=0.99)), rng=0)
-    with pytest.raises(ValueError, match="spread must be False for Descent"):
-        iclimit.predict(run.with_(training=Descent(5, 0.1)), rng=0, spread=True)
+
+
+@pytest.mark.parametrize(
+    ("point", "icl", "idg", "correlation"),
+    [
+        (Point(**POINT, time=3.0), 0.0470, 0.0501, 0.434),
+        (Point(**POINT, time=0.2, start_variance=1.0), 0.0770, 0.0970, 0.635),
+        (Point(**POINT | {"tau": 0.5}, time=3.0), 0.0738, 0.0957, 0.715),
+    ],
+)
+def test_runs_scatter_as_predicted(point, icl, idg, correlation):
+    """Relative scatters of `iclimit.sample(point.at(dim=14), rng=5, repeats=400)`, to 3.5 %."""
+    run = point.at(dim=14)
+    predicted = iclimit.predict(run, rng=1, draws=3, approach="moments", spread=True)
+    assert predicted.scatter.icl / predicted.icl.mean == pytest.approx(icl, rel=0.15)
+    assert predicted.scatter.idg / predicted.idg.mean == pytest.approx(idg, rel=0.15)
+    assert predicted.scatter.correlation == pytest.approx(correlation, abs=0.25)
+
+
+def test_scatter_of_endless_training_is_that_of_ridge_regression():
+    run = Point(**POINT | {"tau": 4}).at(dim=8)
+    solved = predicted_spread(run.with_(training=Ridge(0.1)), rng=0, draws=2)
+    ended = run.with_(training=Flow(math.inf, 0.1, 0.5))
+    scatter = predicted_flow_spread(ended, solved.mean, rng=0, draws=2)
+    np.testing.assert_allclose(scatter.covariance, solved.covariance, rtol=1e-9)
+
+
+def test_errors_of_random_starts_scatter_by_a_quadratic_form():
+    read = read_run(Point(**POINT, ridge=0.1).at(dim=8), 0, 1)
+    flow = Flowing(read.laws[0], read.test, 128, Flow(1e-9, 0.0, 0.5))
+    gammas = np.random.default_rng(0).standard_normal((4000, 8, 9)) * math.sqrt(0.5 / 8)
+    errors = [
+        (np.vdot(gamma @ law.second, gamma) - 2 * np.vdot(gamma.T, law.cross)) / 8
+        for gamma in gammas
+        for law in (read.test, read.laws[0])
+    ]
+    # Four standard errors of a variance over 4000 draws.
+    expected = np.cov(np.reshape(errors, (-1, 2)).T)
+    np.testing.assert_allclose(start_covariance(flow), expected, rtol=0.1)
 
 
 def test_training_losses_are_refused_since_runs_of_few_prompts_are_far_above_their_limit():
@@ -229,8 +269,6 @@ def test_training_losses_are_refused_since_runs_of_few_prompts_are_far_above_the
 
 def test_what_is_not_known_is_named():
     run = Point(**POINT, time=1.0).at(dim=8)
-    with pytest.raises(ValueError, match="spread must be False for Flow"):
-        iclimit.predict(run, rng=0, spread=True)
     drifting = run.with_(problem=iclimit.Problem(8, 8, tasks=4, drift=0.1))
     with pytest.raises(ValueError, match="drift"):
         iclimit.predict(drifting, rng=0)

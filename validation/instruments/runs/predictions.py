@@ -31,13 +31,13 @@ from iclimit.asymptotics.pretraining import (
     training_errors,
 )
 from iclimit.asymptotics.pretraining import predict as predicted_errors
-from iclimit.asymptotics.pretraining.finite_flow import ridge_of_time
+from iclimit.asymptotics.pretraining.finite_flow_spread import predicted_flow_spread
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.errors import Errors
-from iclimit.experiment import SGD, Experiment, Flow, Ridge
+from iclimit.experiment import SGD, Experiment, Ridge
 from iclimit.losses import LastPosition
 from iclimit.problem import Problem
 from iclimit.simulate.pretraining import sample, simulate_estimator
@@ -339,24 +339,20 @@ def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     unscattered = unscattered or not run.problem.has_linear_labels
     if run.dim > LARGEST_DIM or unscattered or not prediction.finite:
         return prediction
-    training = run.training
-    if isinstance(training, Flow):
-        # Scatter of the ridge that is like it: of 60 runs at d = 16 within 30 %, most within 15 %.
-        run = run.with_(training=Ridge(ridge_of_time(training.time, training.ridge)))
     draws = 1 if run.problem.task_count == math.inf else SCATTER_SETS
     seed = _seed(theory, run, SIZES)
     try:
-        spread = predicted_spread(theory.of(run), rng=seed, draws=draws)
+        if isinstance(run.training, Ridge):
+            spread = predicted_spread(theory.of(run), rng=seed, draws=draws)
+        else:
+            means = prediction.mean
+            spread = predicted_flow_spread(theory.of(run), means, rng=seed, draws=draws)
     except ArithmeticError:  # next to a threshold with hardly any ridge
         return prediction
     law = spread.deviations
-    factors = prediction.mean / spread.mean
     if spread.heavy:
-        law = law * factors
-    scatter = spread.prompts
-    if training is not run.training:
-        scatter = scatter * np.outer(factors, factors)
-    return replace(prediction, scatter=scatter, law=law)
+        law = law * (prediction.mean / spread.mean)
+    return replace(prediction, scatter=spread.prompts, law=law)
 
 
 def _position_prediction(run: Experiment, theory: Theory) -> Prediction:
