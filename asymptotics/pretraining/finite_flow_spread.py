@@ -23,7 +23,7 @@ from iclimit.asymptotics.pretraining.finite_flow import (
 from iclimit.asymptotics.pretraining.finite_size import read_run
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed
-from iclimit.experiment import Experiment, Flow, Ridge
+from iclimit.experiment import Descent, Experiment, Flow, Ridge
 from iclimit.prediction import Scatter
 
 # Least time of a flow whose start is followed: nothing is learnt in it.
@@ -53,20 +53,22 @@ def predicted_flow_spread(
         Relative to the means.  At 17 settings of d = 14, 400 runs each, scatters were 0.89 to 1.10
         times these, and 0.78 times that of the ICL error at time 0.1.
     """
+    training = run.training
+    assert isinstance(training, Flow | Descent)
     time = time_of(run)
-    near = run.with_(training=Ridge(ridge_of_time(time, run.training.ridge)))
+    near = run.with_(training=Ridge(ridge_of_time(time, training.ridge)))
     # The ridge pulls towards what weight decay leaves of the start.
-    left = 1 - run.training.ridge / near.ridge if near.ridge > 0 else 1.0
-    start_variance = left**2 * run.training.start_variance
+    left = 1 - training.ridge / near.ridge if near.ridge > 0 else 1.0
+    start_variance = left**2 * training.start_variance
     scatter = predicted_spread(near, rng=rng, draws=draws, start_variance=start_variance)
     if not math.isfinite(scatter.icl):
         return scatter
-    scale = means / scatter.mean * (time > 0)
+    scale = means / scatter.mean if time > 0 else np.zeros(2)
     own = np.outer(scale, scale)
     prompts = scatter.prompts * own
-    if run.training.start_variance:
+    if training.start_variance:
         read = read_run(near, rng, AVERAGED)
-        alike = Flow(max(time, LEAST_TIME), run.training.ridge, run.training.start_variance)
+        alike = Flow(max(time, LEAST_TIME), training.ridge, training.start_variance)
         flows = [Flowing(law, read.test, run.prompts, alike) for law in read.laws]
         prompts = prompts + np.mean([start_covariance(flow) for flow in flows], axis=0)
     return Scatter.of(
