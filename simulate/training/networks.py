@@ -7,7 +7,7 @@ on from a checkpoint ends in the same bits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from inspect import signature
@@ -306,7 +306,7 @@ class Options:
     progress: bool
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Options:
+    def of(cls, **settings: Any) -> Options:
         """The given ones, with the defaults of `train_network` for the others."""
         stated = signature(train_network).bind_partial(**settings)
         stated.apply_defaults()

@@ -210,7 +210,7 @@ def train_repeats(
     loss 0.896141, 2 of 3 runs failed
     """
     check_arguments(repeats=repeats, first_repeat=first_repeat)
-    options = Options.of(settings)
+    options = Options.of(**settings)
     seeds = seed_sequences(rng, first_repeat + repeats)
 
     def begin(repeat: int) -> NetworkTraining:

@@ -67,7 +67,7 @@ def test_together_is_one_by_one(network, changes, monkeypatch):
 def test_cells_of_a_sweep_have_their_own_law_rate_and_end():
     """The second diverges at once, the others end on plateaus of their own or at the last step."""
     laws = [PROBLEM, PROBLEM, replace(PROBLEM, tasks=np.inf), replace(PROBLEM, tasks=1)]
-    options = Options.of(SETTINGS)
+    options = Options.of(**SETTINGS)
     rates = [(0.05, 20), (1e200, 20), (0.01, 22), (0.2, 20)]
     own = [replace(options, learning_rate=rate, steps=steps) for rate, steps in rates]
     cells = list(zip(laws, own, range(4), strict=True))
@@ -114,7 +114,7 @@ def test_batches_fit_into_cache_or_memory():
     law = Problem(4, 4, scale=1)
 
     def size(network=wide, **settings):
-        options = Options.of({"batch": 32} | settings)
+        options = Options.of(**{"batch": 32} | settings)
         return networks_at_once(begin_training(network, law, options, 0, None))
 
     assert size() == 2**17 // (5 * 128 * 32) == 6
