@@ -31,6 +31,9 @@ from iclimit.validation.instruments.forms import (
     without_row_numbers,
 )
 
+# Columns that people also write as logarithms.
+LOGARITHMIC = ("tau", "alpha", "kappa", "sequence_ratio")
+
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet", ".npz")
 
 # Files of other programs, by their endings or names, and what makes tables of them.

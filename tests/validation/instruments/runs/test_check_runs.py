@@ -587,7 +587,7 @@ def test_nothing_is_guessed():
         ({"icl_se": ..., "icl_sd": 0.1, "runs": 1}, {}, "row 1: runs must be from 2 to"),
         ({"icl": 1e300}, {}, r"row 1: icl must be > -1e\+50 and < 1e\+50, got 1e\+300"),
         ({"icl": "3 %"}, {}, "row 1: icl must be a number, got '3 %'"),
-        ({"tau": -1}, {}, "row 1: tau must be > 0 and finite, got -1"),
+        ({"tau": -1}, {}, "row 1: tau must be > 0 and finite, got -1; perhaps tau is a logarithm"),
         ({"seed": 1}, {}, "unknown column 'seed'"),
         ({"icl_std": 1}, {}, "unknown column 'icl_std'; did you mean icl_sd?"),
         ({"idg_stderr": 1}, {}, "unknown column 'idg_stderr'; did you mean idg_se?"),
