@@ -8,7 +8,7 @@ run instead of on a grid.  Three things are of a finite size:
 * the last entry of a summary is the mean of squared labels.  It adds
   :math:`\gamma v^2/d\; p p^\top` to the kernel of the response, and one column to the parameters:
 
-  .. math:: \gamma = \frac{g_t}g, \qquad \frac1{g_t} = \lambda + \frac{v^2}\nu \kappa E \sum r,
+  .. math:: \gamma = \frac{g_t}g, \qquad \frac1{g_t} = \lambda + \frac{v^2}\nu \kappa E \sum p^2 r,
      \qquad (1 - \lambda g) + \frac{1 - \lambda g_t}d = \kappa\, E \operatorname{tr}(1 - T/r);
 
 * in a new sequence of a pretraining task the noise of the summary meets what its sequences have
@@ -379,7 +379,8 @@ class _Trained:
             point = system.solve(point)
             responses = 0.0
             for (count, density), response in zip(system.blocks, point.responses, strict=True):
-                responses += density * count * float(np.sum(1 / response.reciprocals))
+                squares = positions.factor**2 / response.reciprocals
+                responses += density * count * float(np.sum(squares))
             last = 1 / (system.ridge + v**2 / system.sequence_ratio * responses)
             change = last / (system.sequence_ratio * point.phi) / gamma
             gamma *= change

@@ -366,15 +366,15 @@ class DrawnSequences:
             linear = block.dot(residuals, block.linear) / dim
             last = tail * block.dot(residuals, block.linear_last) / dim
             features = v * block.dot(residuals, block.features)
-            met = np.array([linear + last, 0.0, 0.0])
-            met[1] = -c * (linear + last)
-            met[2] = -c * (linear + features + 2 * last)
+            answers = np.array([linear + last, 0.0, 0.0])
+            answers[1] = -c * (linear + last)
+            answers[2] = -c * (linear + features + 2 * last)
             kernels = (block.own, block.summaries, block.mixed, block.lasts)
             traces = [block.trace(inverse, kernel) for kernel in kernels]
             squares = [
                 block.square(residuals, kernel) + block.trace(spread, kernel) for kernel in kernels
             ]
-            total -= 2 * scale * (met + _tested(crossed, traces, v))
+            total -= 2 * scale * (answers + _tested(crossed, traces, v))
             total += scale * self.theta * _tested(squared, squares, v)
         return total / self.run.problem.task_count
 
