@@ -150,18 +150,6 @@ class Scatter(Result):
     mean: np.ndarray = field(default_factory=lambda: np.full(2, math.inf))
     deviations: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
 
-    @classmethod
-    def of(cls, prompts: np.ndarray, tasks: np.ndarray, **law: Any) -> Scatter:
-        """The scatter of finite covariances; ``law`` has other attributes."""
-        covariance = prompts + tasks
-        icl, idg = np.sqrt(np.diag(covariance)).tolist()
-        square = covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1]
-        if square < ROUNDING * covariance[0, 0]:  # one error, as of tests that are like training
-            square = 0.0
-            prompts = np.full((2, 2), prompts[0, 0])
-        correlation = float(covariance[0, 1] / (icl * idg)) if icl * idg > 0 else 1.0
-        return cls(icl, idg, math.sqrt(square), correlation, prompts, tasks, **law)
-
     @property
     def covariance(self) -> np.ndarray:
         """Covariance (2, 2) of the ICL and the IDG error."""
@@ -226,3 +214,15 @@ class Scatter(Result):
             return np.asarray(centre + width * ndtri(values))
         relative = width / own
         return np.asarray(centre * np.exp(relative * ndtri(values) - relative**2 / 2))
+
+
+def scatter_of(prompts: np.ndarray, tasks: np.ndarray, **law: Any) -> Scatter:
+    """The scatter of finite covariances; ``law`` has other attributes."""
+    covariance = prompts + tasks
+    icl, idg = np.sqrt(np.diag(covariance)).tolist()
+    square = covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1]
+    if square < ROUNDING * covariance[0, 0]:  # one error, as of tests that are like training
+        square = 0.0
+        prompts = np.full((2, 2), prompts[0, 0])
+    correlation = float(covariance[0, 1] / (icl * idg)) if icl * idg > 0 else 1.0
+    return Scatter(icl, idg, math.sqrt(square), correlation, prompts, tasks, **law)

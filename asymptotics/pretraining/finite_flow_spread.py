@@ -24,7 +24,7 @@ from iclimit.asymptotics.pretraining.finite_size import read_run
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.checks import Seed
 from iclimit.experiment import Descent, Experiment, Flow, Ridge
-from iclimit.prediction import Scatter
+from iclimit.prediction import Scatter, scatter_of
 
 # Least time of a flow whose start is followed: nothing is learnt in it.
 LEAST_TIME = 1e-9
@@ -71,7 +71,7 @@ def predicted_flow_spread(
         alike = Flow(max(time, LEAST_TIME), training.ridge, training.start_variance)
         flows = [Flowing(law, read.test, run.prompts, alike) for law in read.laws]
         prompts = prompts + np.mean([start_covariance(flow) for flow in flows], axis=0)
-    return Scatter.of(
+    return scatter_of(
         prompts,
         scatter.tasks * own,
         tail_index=scatter.tail_index,

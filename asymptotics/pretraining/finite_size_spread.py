@@ -79,7 +79,7 @@ from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed
 from iclimit.experiment import Experiment
-from iclimit.prediction import Scatter
+from iclimit.prediction import Scatter, scatter_of
 from iclimit.problem import check_linear
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
@@ -288,7 +288,7 @@ def predicted_spread(
     own = np.outer(centre, centre) / squares
     from_prompts = law.covariance * np.outer(scale, scale) + together * own
     from_tasks = from_tasks * own
-    return Scatter.of(
+    return scatter_of(
         from_prompts, from_tasks, tail_index=index, mean=centre, deviations=deviations
     )
 
