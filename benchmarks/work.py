@@ -312,7 +312,8 @@ def networks(width: int, seed: int) -> dict[str, float]:
     start = time.process_time()
     trained = train_repeats(network, problem, repeats=8, rng=seed, **settings)
     seconds = time.process_time() - start
-    return {"seconds": seconds, "loss": float(np.mean([run.losses[-1] for run in trained.runs]))}
+    last = [run.losses[-1] for run in trained.runs if run is not None]
+    return {"seconds": seconds, "loss": float(np.mean(last))}
 
 
 def networks_one_by_one(width: int, seed: int) -> dict[str, float]:

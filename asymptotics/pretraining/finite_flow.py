@@ -334,8 +334,17 @@ class Mixture:
         """All of them, with the conjugates."""
         if not self.mirrored:
             return self
-        parts = (self.xi, self.kept, self.t, self.weights)
-        return Mixture(*(np.concatenate([part, part.conj()]) for part in parts), mirrored=False)
+        return Mixture(
+            xi=_with_conjugates(self.xi),
+            kept=_with_conjugates(self.kept),
+            t=_with_conjugates(self.t),
+            weights=_with_conjugates(self.weights),
+            mirrored=False,
+        )
+
+
+def _with_conjugates(numbers: np.ndarray) -> np.ndarray:
+    return np.concatenate([numbers, numbers.conj()])
 
 
 def _kept(xi: np.ndarray, z: np.ndarray, ridge: float) -> np.ndarray:

@@ -152,7 +152,7 @@ def sequence_counts(run: Experiment, drawn: int) -> dict[int, int]:
     tasks = run.problem.task_count
     quantiles = (np.arange(drawn) + 0.5) / drawn
     if math.isinf(tasks):
-        numbers = np.ones(drawn)
+        numbers: np.ndarray = np.ones(drawn)
     elif run.balanced or tasks == 1:
         numbers = np.floor(run.prompts / tasks + quantiles)
     else:

@@ -100,7 +100,8 @@ def _sequences(quantity: Quantity, parameters: Mapping[str, float], dim: int) ->
             raise ValueError(f"{name} must be finite to simulate, got inf")
     if not parameters.get("ridge"):
         raise ValueError(f"ridge must be > 0 for {quantity.name} to be simulated, got 0")
-    return Point(**parameters, normalization=SEQUENCES[quantity.name][1]).at(dim)
+    stated: dict[str, Any] = dict(parameters)
+    return Point(**stated, normalization=SEQUENCES[quantity.name][1]).at(dim)
 
 
 def cells_at(
