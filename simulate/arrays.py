@@ -55,7 +55,7 @@ class Backend:
 
     def free_memory(self) -> int:
         """Bytes that can be allocated: of memory without swapping, or of the GPU's."""
-        if self.name == "numpy":
+        if self.name != "cupy":
             import psutil  # loads for some milliseconds
 
             return int(psutil.virtual_memory().available)

@@ -288,7 +288,10 @@ class Table:
             whole = allowed or not PARAMETERS[name].integer or value == np.round(value)
             if not whole or (interval is not None and value not in interval):
                 words = str(interval) if allowed else PARAMETERS[name].allowed
-                raise self.fault(number, name, f"must be {words}, got {value:g}")
+                problem = f"must be {words}, got {value:g}"
+                if value < 0 and name in LOGARITHMIC:
+                    problem += f"; perhaps {name} is a logarithm"
+                raise self.fault(number, name, problem)
             values.append(value)
         return values
 

@@ -84,7 +84,7 @@ def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
     assert load_model(path).held_out.mean == min(good)
 
     # What is on record is not computed again, also in another number and in other formats.
-    monkeypatch.setattr(repeats, "train_network", pytest.fail)
+    monkeypatch.setattr(repeats, "train_together", pytest.fail)
     assert train(*flags) == 0
     table, sentence = capsys.readouterr().out.split("\n\n")
     assert len(table.splitlines()) == 4

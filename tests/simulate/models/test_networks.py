@@ -15,6 +15,7 @@ from iclimit.simulate.models.embedded_descent import EmbeddedDescent
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
 from iclimit.simulate.models.merged_heads import MergedHeads
+from iclimit.simulate.models.network import mean_of_blocks
 from iclimit.simulate.models.recurrent_layer import RecurrentLayer
 from iclimit.simulate.models.stack import AttentionNetwork, CausalNetwork
 from iclimit.simulate.prompts import Prompts, sample_prompts
@@ -105,7 +106,8 @@ def test_predictions_and_gradients(network):
     )
     blocks = [(PROMPTS[:2], PROMPTS.target[:2]), (PROMPTS[2:], PROMPTS.target[2:])]
     fixed = network.fixed_loss(iter(blocks), 6)
-    for found, gradient in (fixed(weights), network.mean_loss(weights, blocks, 6)):
+    summed = mean_of_blocks(network.loss_and_gradient, weights, blocks, 6)
+    for found, gradient in (fixed(weights), summed):
         assert_equal(found, loss(weights))
         for name, value in expected.items():
             assert_equal(gradient[name], value)
