@@ -225,6 +225,8 @@ def _prompts(
         # A single label has no standard deviation.
         if context > 1 and not variant.by_root_mean_square:
             units = np.std(labels, axis=1)
+        # Equal labels, such as those of one class, stay as they are.
+        units[units == 0] = 1.0
         labels /= units[:, None]
     columns = [dim / context * (labels[:, None, :] @ inputs)[:, 0]]
     if variant.squared_labels:

@@ -111,8 +111,8 @@ def test_another_link_is_named(labels, stated, named):
 
 @pytest.mark.slow
 def test_a_model_without_squared_labels_is_named():
-    numbers = measured("ReLUs", columns=DIM)[0].mean(axis=-1)
-    check = iclimit.check_runs(table("icl", numbers, link="relu"))
+    numbers = measured("signs", columns=DIM)[0].mean(axis=-1)
+    check = iclimit.check_runs(table("icl", numbers, link="sign"))
     assert not check.holds
     assert "Gamma has no column of squared labels" in [fit.text for fit in check.fits]
 
