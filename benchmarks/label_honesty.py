@@ -9,7 +9,6 @@ of it.  The comparison is ``benchmarks/label_honesty.csv``, its summary
 Means are to be within the stated uncertainty plus two standard errors in 95 % of all settings.
 """
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.honesty import Draw
-from benchmarks.training_honesty import REPEATS, TASK_SETS, deviations, judged, write
+from benchmarks.training_honesty import REPEATS, TASK_SETS, deviations, judged, parsed, write
 from iclimit import Experiment, Problem, Ridge, Test, predict, sample
 
 OUTPUT = Path(__file__).with_name("label_honesty.csv")
@@ -83,10 +82,7 @@ def compare(number: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--first", type=int, default=SETTINGS, help="so many settings")
-    options = parser.parse_args()
+    options = parsed(__doc__, SETTINGS)
     rows = []
     refused = []
     for number in range(options.first):

@@ -8,7 +8,6 @@ minutes.  To be a test of the code, S is taken after the last change of it.  The
 Means are to be within the stated uncertainty plus two standard errors in 95 % of all settings.
 """
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.honesty import Draw
-from benchmarks.training_honesty import deviations, judged, write
+from benchmarks.training_honesty import deviations, judged, parsed, write
 from iclimit import AllPositions, Experiment, Problem, Reduced, Ridge, predict, sample
 
 OUTPUT = Path(__file__).with_name("position_honesty.csv")
@@ -58,10 +57,7 @@ def compare(number: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--first", type=int, default=SETTINGS, help="so many settings")
-    options = parser.parse_args()
+    options = parsed(__doc__, SETTINGS)
     rows = []
     for number in range(options.first):
         rows.append(compare(number, options.seed))

@@ -152,11 +152,16 @@ def _deviation(row: dict[str, Any], name: str) -> str:
     return f"{own}, stated {row[f'{name} stated']:.1f} %"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+def parsed(description: str, settings: int) -> argparse.Namespace:
+    """Seed and number of settings from the command line."""
+    parser = argparse.ArgumentParser(description=description.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--first", type=int, default=SETTINGS, help="so many settings of each")
-    options = parser.parse_args()
+    parser.add_argument("--first", type=int, default=settings, help="so many settings of a kind")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed(__doc__, SETTINGS)
     rows = []
     for number in range(options.first):
         for training in ("flow", "descent"):
