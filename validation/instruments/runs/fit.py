@@ -17,6 +17,8 @@ from iclimit.validation.instruments.runs.check import read_with_theory
 from iclimit.validation.instruments.runs.fitting import (
     FREE,
     LIMIT,
+    OF_PROMPTS,
+    OF_SEQUENCES,
     Measurements,
     RunModel,
     fit_model,
@@ -27,6 +29,7 @@ from iclimit.validation.instruments.runs.predictions import predict
 
 # Where the search begins for free parameters that the table does not have.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
+STARTS |= {"sequence_ratio": 2.0, "first_position": 1}
 
 
 # Free parameters that a table says nothing of: factors, which are 1.
@@ -78,7 +81,7 @@ class RunFit(ParameterFit):
         for run, errors, sizes in zip(runs, model.errors(x), bars, strict=True):
             true = model.moved(run, logs)
             line = {"row": run.rows[0], **run.sizes, "rho": true.rho, "ridge": true.ridge}
-            line |= true.training
+            line |= {"position": run.position} if run.by_position else true.training
             for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
                 line |= {name: float(error), f"{name}_se": float(bar)}
             lines.append(line)
@@ -111,10 +114,22 @@ def _stated(model: RunModel, index: int) -> Stated:
     start = float(model.start[index])
     if name == "offset":
         return Stated(1.0, start + 0.0)
-    values = [1.0] if name in NEUTRAL else [run.ratios[name] for run in model.runs]
+    values = [1.0] if name in NEUTRAL else [run.parameters[name] for run in model.runs]
     factor = max(values) > min(values) * (1 + 1e-9)
     unit = 1.0 if factor or name in model.absolute else float(values[0]) or 1.0
     return Stated(unit, unit * math.exp(start), factor)
+
+
+def _check_of_sequences(names: Sequence[str], *, sequences: bool) -> None:
+    """Raise a ValueError for free parameters that runs on all positions, or others, do not have."""
+    for name in names:
+        if sequences and name in OF_PROMPTS:
+            meant = "; did you mean sequence_ratio?" if name == "tau" else ""
+            which = "for runs that are trained on all positions"
+            raise ValueError(f"free must not have {name} {which}{meant}")
+        if not sequences and name in OF_SEQUENCES:
+            needed = "needs a column position or first_position"
+            raise ValueError(f"free has {name}, which {needed}")
 
 
 def fit_runs(
@@ -130,7 +145,8 @@ def fit_runs(
         What is fitted: ``tau``, ``alpha``, ``kappa``, ``rho``, ``ridge``, the training ``time``,
         the variance of the weights at its start (``start_variance``), a common ``factor`` of
         the errors, an ``offset`` that is added to them, or the squared norm of the tasks over d
-        (``task_norm``).  A parameter for which all rows have the same value gets another value;
+        (``task_norm``); of runs that are trained on all positions ``sequence_ratio`` in the place
+        of ``tau`` and of times, and the ``first_position`` of the loss.  A parameter for which all rows have the same value gets another value;
         otherwise what the rows have is multiplied by a factor.  The table need not have it.
     progress : bool
         Whether to show a progress bar.
@@ -185,11 +201,7 @@ def fit_runs(
         )
     if not all(run.linear for run in runs):
         raise ValueError("link must be identity and flips 0: other labels are checked, not fitted")
-    if any(run.by_position for run in runs):
-        raise ValueError(
-            "first_position must not be given: runs that are trained on all positions are "
-            "checked, not fitted"
-        )
+    _check_of_sequences(names, sequences=any(run.by_position for run in runs))
     if any(run.sgd for run in runs):
         raise ValueError(
             "batch must not be given: runs of one pass of SGD are checked, not fitted"

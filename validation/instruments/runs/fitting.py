@@ -39,6 +39,7 @@ from scipy.linalg import block_diag
 from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.finite_flow import RIDGE_OF_TIME
 from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.losses import AllPositions
 from iclimit.results import Estimate
 from iclimit.validation.instruments.fitted_parameters import check_free
 from iclimit.validation.instruments.fitting import Solution, solve
@@ -51,6 +52,7 @@ from iclimit.validation.instruments.least_squares import (
 )
 from iclimit.validation.instruments.runs.judgement import course_correlations, likeness
 from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
+from iclimit.validation.instruments.runs.positions import loss_from
 from iclimit.validation.instruments.runs.predictions import (
     Prediction,
     Theory,
@@ -63,15 +65,21 @@ from iclimit.validation.instruments.runs.predictions import (
 # Numbers that are no ratios of integers.
 NUMBERS = ("rho", "ridge", "time", "start_variance")
 
+# Those that only runs have which are trained on all positions, and those that only others have.
+OF_SEQUENCES = ("sequence_ratio", "first_position")
+OF_PROMPTS = ("tau", "time", "start_variance")
+
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
     **{name: {name: 1.0} for name in (*RATIOS.values(), *NUMBERS, "factor")},
+    "sequence_ratio": {"tau": 1.0},
+    "first_position": {"first_position": 1.0},
     "task_norm": {"factor": 1.0, "rho": -1.0, "ridge": -1.0},
     "offset": {},
 }
 
 # Parameters of the limit, by whose logarithms corrections are linear.
-LIMIT = (*RATIOS.values(), *NUMBERS)
+LIMIT = (*RATIOS.values(), *NUMBERS, "first_position")
 
 # Those that corrections hardly depend on: less than their scatter over task sets.
 LEVEL = ("kappa",)
@@ -125,6 +133,13 @@ SHARE_OF_ERROR = 0.25
 
 # Even of parameters that are hardly known, corrections are not used further away.
 MOST_MOVED = 0.3
+
+# Distance at which minima are looked for where there is no limit but corrections alone.
+FURTHEST = 0.7
+
+# Part of the scatter of a row that no other position shares: of the tests, which are finite.  It
+# also keeps correlations of few simulated runs from being singular.
+UNSHARED = 0.05
 
 # Function that predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
@@ -184,14 +199,19 @@ class RunModel:
     @property
     def bounds(self) -> Bounds:
         """Range of the parameters."""
-        spans = [TIMES if name == "time" else VALUES for name in self.free]
-        values = [
-            span if name in self.absolute else FACTORS
-            for name, span in zip(self.free, spans, strict=True)
-        ]
-        low, high = np.log(values).T
+        low, high = np.log([self._span(name) for name in self.free]).T
         offset = np.array(self.free) == "offset"
         return np.where(offset, OFFSETS[0], low), np.where(offset, OFFSETS[1], high)
+
+    def _span(self, name: str) -> tuple[float, float]:
+        """Smallest and largest value of a free parameter, or factor of what the table says."""
+        if name == "first_position":
+            firsts = [run.first_position for run in self.runs]
+            contexts = [run.sizes["context"] for run in self.runs]
+            return 1 / min(firsts), min(np.divide(contexts, firsts))
+        if name not in self.absolute:
+            return FACTORS
+        return TIMES if name == "time" else VALUES
 
     def logs(self, x: np.ndarray) -> dict[str, Any]:
         """Logarithms by which parameters of the limit and errors are multiplied."""
@@ -206,11 +226,16 @@ class RunModel:
         return run.at(**changes_by(run, logs, self.absolute))
 
     def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
-        attention = np.array([run.estimator == ATTENTION for run in self.runs])
+        """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is.
+
+        Of runs on all positions, whose limit takes too long, they are 0: corrections are all.
+        """
+        limited = [run.estimator == ATTENTION and not run.by_position for run in self.runs]
+        attention = np.array(limited)
         dims = np.array([run.sizes["dim"] for run in self.runs])
         tests = ratios_of_tests(self.runs)
         shifted = {**ratios, **tests, "tau": ratios["tau"] * dims / (dims + 1)}
+        del shifted["first_position"]
         with np.errstate(divide="ignore"):
             return np.log(np.where(attention[:, None], limit_errors(shifted, self.structure), 1.0))
 
@@ -289,10 +314,11 @@ class RunModel:
         """Limits of d times the scatter of ICL, IDG and gap (..., runs, 3)."""
         logs = self.logs(x)
         ratios = self._moved_ratios(logs)
-        if self.structure is not None:
+        sequences = any(run.by_position for run in self.runs)
+        if self.structure is not None or sequences:
             return np.ones((*np.broadcast_shapes(*map(np.shape, ratios.values())), len(MEASURED)))
         time = ratios.pop("time")
-        del ratios["start_variance"]
+        del ratios["start_variance"], ratios["first_position"]
         # A run of this time scatters about as the ridge does that learns as much.
         ratios["ridge"] = ratios["ridge"] + RIDGE_OF_TIME / time
         spread = error_spread(**ratios)
@@ -329,6 +355,9 @@ def changes_by(
     for size, ratio in RATIOS.items():
         value = run.sizes[size] * math.exp(logs.get(ratio, 0.0))
         changes[size] = max(1, round(value)) if value < math.inf else value
+    if isinstance(run.experiment.loss, AllPositions):
+        first = run.first_position * math.exp(logs.get("first_position", 0.0))
+        changes |= loss_from(first, changes["context"])
     for name in ("rho", "ridge") if run.sgd else NUMBERS:
         value = 1.0 if name in absolute and name in logs else getattr(run, name)
         changes[name] = value * math.exp(logs.get(name, 0.0)) if value else 0.0
@@ -348,7 +377,7 @@ def limit_changes_of(model: RunModel, runs: Sequence[MeasuredRun]) -> np.ndarray
 
 def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
     """Parameters of the limit by name, in the order of `LIMIT`."""
-    return {name: np.array([run.ratios[name] for run in runs]) for name in LIMIT}
+    return {name: np.array([run.parameters[name] for run in runs]) for name in LIMIT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,7 +520,8 @@ def fit_model(
     def expand(x: np.ndarray) -> Measurements:
         return measurements(model.centred(x, precise, cheap), one_set=one_set)
 
-    return solve(expand, model.start)
+    sequences = any(run.by_position for run in model.runs)
+    return solve(expand, model.start, FURTHEST if sequences else math.inf)
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:
@@ -551,7 +581,9 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
         rows,
         every,
         logged,
-        _over_times(model.runs, scatters),
+        _over_positions(model, scatters, weights, rows)
+        if any(len(prediction.drawn) for prediction in model.predictions)
+        else _over_times(model.runs, scatters),
         block_diag(*sets) + doubts @ doubts.T,
         np.full(len(rows), np.nan),
     )
@@ -574,6 +606,19 @@ def _over_times(runs: Sequence[MeasuredRun], scatters: Sequence[np.ndarray]) -> 
     loadings = np.vstack([np.pad(root, ((0, 0), (0, most - len(root)))) for root in roots])
     rows = np.repeat(np.arange(len(runs)), list(map(len, scatters)))
     return np.asarray(correlations[np.ix_(rows, rows)] * (loadings @ loadings.T))
+
+
+def _over_positions(
+    model: RunModel, scatters: Sequence[np.ndarray], weights: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """The same where rows are positions of the same runs, by correlations of simulated ones."""
+    scales = np.concatenate([np.sqrt(np.diag(scatter)) for scatter in scatters])
+    pairs = zip(rows.tolist(), weights, strict=True)
+    drawn = np.array([model.predictions[row].drawn @ weight for row, weight in pairs])
+    correlations = (1 - UNSHARED) * np.corrcoef(drawn) + UNSHARED * np.eye(len(rows))
+    courses = [model.runs[row].course for row in rows.tolist()]
+    same = [[own == other for other in courses] for own in courses]
+    return np.where(same, correlations, 0.0) * np.outer(scales, scales)
 
 
 def _informative(run: MeasuredRun) -> list[str]:

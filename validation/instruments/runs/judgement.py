@@ -260,7 +260,13 @@ def likeness(runs: Sequence[MeasuredRun]) -> np.ndarray:
     ratios = [run.ratios for run in runs]
     places = np.log(
         [
-            (run.sizes["dim"], own["tau"], own["alpha"], min(own["kappa"], _MANY_TASKS))
+            (
+                run.sizes["dim"],
+                own["tau"],
+                own["alpha"],
+                min(own["kappa"], _MANY_TASKS),
+                run.position if run.by_position else 1,
+            )
             for run, own in zip(runs, ratios, strict=True)
         ]
     )

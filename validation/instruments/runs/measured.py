@@ -251,6 +251,19 @@ class MeasuredRun:
         return ratios | {name: getattr(self, name) for name in levels}
 
     @property
+    def first_position(self) -> float:
+        """Where the loss begins: between integers if the first position counts for a part of one."""
+        context = self.sizes["context"]
+        return float(context + 1 - 1 / max(self.experiment.loss.shares(context)))
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Parameters of the limit and of sequences, as a fit knows them."""
+        of_sequences = {"first_position": self.first_position}
+        of_sequences["sequence_ratio"] = self.sizes["prompts"] / self.sizes["dim"]
+        return self.ratios | of_sequences
+
+    @property
     def test_ratios(self) -> dict[str, float]:
         """Parameters of the limit of the test prompts, where they are not those of training."""
         limit = self.experiment.limit

@@ -3,10 +3,14 @@ r"""Runs that are trained on every position of their sequences, and measured at 
 A column ``position`` says after how many examples errors were measured, ``first_position`` where
 the loss begins, and ``prompts`` counts sequences.  The theory has two numbers for a run, which
 give its errors at all positions: a run is solved once for all its rows.
+
+There is no theory of how these errors scatter from run to run.  Runs are simulated for it, at most
+at d = 16: relative deviations fall as 1/d from there on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -17,11 +21,13 @@ from iclimit.asymptotics.pretraining.finite_all_positions import trained_positio
 from iclimit.asymptotics.pretraining.finite_random_lengths import trained_length_errors
 from iclimit.experiment import NORMALIZATIONS, Experiment
 from iclimit.losses import RandomLength
+from iclimit.simulate.pretraining import simulate_positions
 from iclimit.validation.instruments.explaining import Change
 from iclimit.validation.instruments.reading import Table
 
-# Columns that say where errors were measured, and what the loss and the summaries are.
-POSITIONS = ("position", "first_position", "normalization")
+# Columns that say where errors were measured, what the loss and the summaries are, and how many
+# sequences there are.
+POSITIONS = ("position", "first_position", "normalization", "sequence_ratio")
 
 # Range of positions, all of which up to the largest are predicted; 0 is refused with a reason.
 PLACES = "[0, 1e5]"
@@ -29,6 +35,18 @@ PLACES = "[0, 1e5]"
 # Relative uncertainty of errors for Gaussian tasks, times d, beside that for tasks of fixed norm:
 # they differ by 1 to 4 % at d = 8 and by 1.5 % at d = 12.
 GAUSSIAN_TASKS = 0.4
+
+# Two positions are the same if they are within this.
+WHOLE = 1e-9
+
+# Simulated runs that say how errors scatter: their standard deviation is known to 9 %.
+SCATTER_RUNS = 60
+
+# Largest dimension of these runs, which take 20 ms each there.
+SCATTER_DIM = 16
+
+# Most positions of theirs; a longer sequence takes as much longer.
+SCATTER_POSITIONS = 96
 
 
 def read_positions(
@@ -77,6 +95,18 @@ def read_positions(
     return columns
 
 
+def prompts_of_ratios(table: Table) -> Table:
+    """Table with tau in the place of the sequences over dimension, where it states these."""
+    if "sequence_ratio" not in table:
+        return table
+    if {"prompts", "tau"} & set(table.entries):
+        raise ValueError("sequence_ratio must be left out beside prompts, which count sequences")
+    pairs = zip(table.numbers("sequence_ratio"), table.numbers("dim"), strict=True)
+    tau = [ratio / dim for ratio, dim in pairs]
+    names = {**table.names, "tau": table.names.get("sequence_ratio", "sequence_ratio")}
+    return Table({**table.entries, "tau": tau}, names, len(table))
+
+
 def _whole(table: Table, name: str) -> list[int]:
     """Integers of a column, at least 1."""
     values = table.numbers(name, PLACES)
@@ -89,6 +119,19 @@ def _whole(table: Table, name: str) -> list[int]:
         if value != int(value):
             raise table.fault(row, name, f"must be an integer >= 1, got {value:g}")
     return [int(value) for value in values]
+
+
+def loss_from(first: float, context: int) -> dict[str, Any]:
+    """Keywords of a loss from a position on that may be between two integers.
+
+    The lower one then counts for a part of the others.
+    """
+    inside = min(max(first, 1.0), float(context))
+    whole = math.ceil(inside - WHOLE)
+    part = whole - inside
+    if part <= WHOLE:
+        return {"first_position": whole, "position_weights": None}
+    return {"first_position": whole - 1, "position_weights": (part, *[1.0] * (context - whole + 1))}
 
 
 def position_prediction(
@@ -132,6 +175,52 @@ def _at_positions(
     else:
         errors, doubts = trained_position_errors(run, places, rng=root, approach=approach)
     return errors, np.hypot(doubts, extra)
+
+
+def position_deviations(run: Experiment, root: int) -> np.ndarray:
+    """Relative deviations (runs, 2) of ICL and IDG errors of simulated runs from their mean.
+
+    They are those of the same runs at all positions of the tests, so that their correlations are
+    those of a table by position.  Empty where the run cannot be simulated.
+    """
+    place = run.tests.problem.context
+    deviations = _deviations(run.with_(test=None), root)
+    if not deviations.size:
+        return np.empty((0, 2))
+    scaled = round(place * deviations.shape[2] / run.problem.context)
+    return deviations[:, :, min(max(scaled, 1), deviations.shape[2]) - 1]
+
+
+@lru_cache(maxsize=100)
+def _deviations(run: Experiment, root: int) -> np.ndarray:
+    """The same (runs, 2, L) at every position of a run that may be smaller; empty without one."""
+    scale = min(1.0, SCATTER_DIM / run.dim, SCATTER_POSITIONS / run.problem.context)
+    try:
+        runs = simulate_positions(_smaller(run, scale), rng=root, repeats=SCATTER_RUNS)
+    except (ArithmeticError, ValueError):
+        return np.empty((0, 2, 0))
+    errors = np.stack([runs.icl, runs.idg], axis=1)
+    means = np.mean(errors, axis=0)
+    return np.asarray((errors / means - 1) * scale)
+
+
+def _smaller(run: Experiment, scale: float) -> Experiment:
+    """The run with all sizes multiplied by a factor up to 1."""
+    if scale == 1:
+        return run
+    stated = run.keywords()
+    for name in ("dim", "context", "tasks", "prompts", "first_position"):
+        if stated.get(name, math.inf) < math.inf:
+            stated[name] = max(1, round(stated[name] * scale))
+    if run.balanced and stated["tasks"] < math.inf:
+        own = round(run.prompts / run.problem.task_count)
+        stated["prompts"] = stated["tasks"] * max(1, own)
+    if "lengths" in stated:
+        scaled = [max(1, round(length * scale)) for length in stated["lengths"]]
+        stated["lengths"] = tuple(sorted(set(scaled)))
+        stated["length_probabilities"] = None
+    stated["position_weights"] = None
+    return Experiment.of(**stated)
 
 
 def position_mistakes(runs: Sequence[Any]) -> Iterator[tuple[str, Change]]:

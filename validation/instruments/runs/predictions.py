@@ -52,7 +52,10 @@ from iclimit.validation.instruments.runs.measured import (
     Setting,
     sizes_of_run,
 )
-from iclimit.validation.instruments.runs.positions import position_prediction
+from iclimit.validation.instruments.runs.positions import (
+    position_deviations,
+    position_prediction,
+)
 
 # Fewest and most task sets that are predicted task by task.
 FULL_SETS = (2, 4)
@@ -183,6 +186,8 @@ class Prediction:
         not known.
     law : ndarray (runs, 2)
         Errors of drawn runs less the mean where their law has a heavy tail; otherwise empty.
+    drawn : ndarray (runs, 2)
+        The same of simulated runs, which are those of all positions of a sequence; otherwise empty.
     """
 
     mean: np.ndarray
@@ -192,6 +197,7 @@ class Prediction:
     degrees: float = math.inf
     scatter: np.ndarray = field(default_factory=lambda: np.full((2, 2), math.inf))
     law: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
 
     @classmethod
     def of(cls, errors: Errors, uncertainty: float | None = None) -> Prediction:
@@ -231,7 +237,7 @@ class Prediction:
             doubts = J @ self.doubts
             mean = function(self.mean)
         at = mean, covariance, spread, doubts, self.degrees, scatter
-        return Prediction(*at, law=self.law @ J.T)
+        return Prediction(*at, law=self.law @ J.T, drawn=self.drawn @ J.T)
 
     def scaled(self, factors: np.ndarray) -> Prediction:
         """Prediction of multiples of the two errors."""
@@ -356,12 +362,18 @@ def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
 
 
 def _position_prediction(run: Experiment, theory: Theory) -> Prediction:
-    """Predict the errors of a run at a position of its sequences, without their scatter."""
+    """Predict the errors of a run at a position of its sequences, and simulate their scatter."""
     if theory.structure is not None:
         raise ValueError("runs on all positions are predicted for isotropic data")
     approach = "moments" if theory.cheap else "tasks"
     mean, uncertainty = position_prediction(theory.of(run), theory.root, approach)
-    return Prediction(mean, doubts=(mean * uncertainty)[:, None] * _SHARING / 2)
+    prediction = Prediction(mean, doubts=(mean * uncertainty)[:, None] * _SHARING / 2)
+    if theory.cheap or not theory.scattered:
+        return prediction
+    drawn = mean * position_deviations(theory.of(run), theory.root)
+    if not len(drawn):
+        return prediction
+    return replace(prediction, scatter=np.cov(drawn.T), drawn=drawn)
 
 
 def _seed(theory: Theory, run: Experiment, names: Sequence[str]) -> np.random.SeedSequence:

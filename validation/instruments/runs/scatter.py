@@ -128,7 +128,8 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
         prompts = prediction.scatter[place, place]
         tasks = prediction.spread[place, place]
         predicted = prediction.finite and 0 < prompts < math.inf and not prediction.heavy
-        if name not in run.errors or count < 2 or not predicted:
+        # Positions are those of the same runs, and their scatter is simulated at a smaller size.
+        if name not in run.errors or count < 2 or not predicted or run.by_position:
             continue
         error = run.errors[name]
         mean = prediction.mean[place]

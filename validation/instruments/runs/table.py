@@ -33,7 +33,11 @@ from iclimit.validation.instruments.runs.measured import (
     MeasuredRun,
     experiment_of,
 )
-from iclimit.validation.instruments.runs.positions import POSITIONS, read_positions
+from iclimit.validation.instruments.runs.positions import (
+    POSITIONS,
+    prompts_of_ratios,
+    read_positions,
+)
 from iclimit.validation.instruments.runs.trainings import (
     TRAININGS,
     prompts_of_steps,
@@ -224,7 +228,7 @@ def _runs_of(
         entries = _with_parameters(entries, {"prompts": 1})  # it plays no part
     if set(estimators) == {"ridge"} and not {"tasks", "kappa"} & set(entries.entries):
         entries = _with_parameters(entries, {"tasks": math.inf})  # nor do tasks
-    entries = prompts_of_steps(entries)
+    entries = prompts_of_ratios(prompts_of_steps(entries))
     sizes, unrounded = read_sizes(entries, rounding)
     units = _units(entries, sizes, convention)
     rho = [unit.to_library("noise_variance", unit.noise_variance) for unit in units]
@@ -359,7 +363,8 @@ def _labels(table: Table, estimators: Sequence[str]) -> dict[str, list[Any]]:
 
 def _has(table: Table, name: str) -> bool:
     """Whether a table says something about a parameter of the limit."""
-    others = {ratio: size for size, ratio in RATIOS.items()} | {"rho": "noise_variance"}
+    others = {ratio: size for size, ratio in RATIOS.items()}
+    others |= {"rho": "noise_variance", "sequence_ratio": "prompts"}
     return name in table or others.get(name, name) in table
 
 

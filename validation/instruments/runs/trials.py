@@ -117,9 +117,9 @@ class TriedTable:
         now = predict(run, cheap)
         before = predict(row.run, cheap)
         alike = type(run.experiment.loss) is type(row.run.experiment.loss)
-        if not (alike and now.finite and before.finite):
-            return now
-        return now.scaled(row.prediction.mean / before.mean)
+        if alike and now.finite and before.finite:
+            now = now.scaled(row.prediction.mean / before.mean)
+        return _with_scatter(now, row.prediction)
 
     def _few(self, row: RowDeviation, run: MeasuredRun) -> Prediction:
         """The same by full predictions of few task sets, and with the scatter of the changed run.
