@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments
 from iclimit.experiment import Experiment, Ridge, check_loss, check_training
+from iclimit.losses import AllPositions, LastPosition
 from iclimit.problem import Problem, check_one_output
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
@@ -36,6 +37,7 @@ from iclimit.simulate.pretraining.ridge import (
     row_pairs,
     solve_ridge,
 )
+from iclimit.simulate.pretraining.sequences import row_count
 from iclimit.simulate.prompts.covariances import covariance_rank, times_root
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks, input_root, task_root
 from iclimit.simulate.prompts.summaries import sample_summaries
@@ -258,11 +260,11 @@ def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
     """
     check_experiment(run)
     check_training(run, Ridge)
-    check_loss(run)
+    check_loss(run, LastPosition, AllPositions)
     check_arguments(repeats=repeats)
     problem = run.problem
     check_one_output(problem)
-    prompts = run.prompts
+    prompts = row_count(run)
     dim = run.dim
     count = problem.task_count
     rank = covariance_rank(problem.input_covariance, dim)
@@ -287,10 +289,11 @@ def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
 def _solver(run: Experiment) -> tuple[str, int]:
     """How the regression of a run is solved, and in how many iterations."""
     problem = run.problem
-    method = choose_method(run.prompts, covariance_rank(problem.input_covariance, run.dim))
+    prompts = row_count(run)
+    method = choose_method(prompts, covariance_rank(problem.input_covariance, run.dim))
     if method.endswith("dense"):
         return method, 0
-    return method, _iterations(method, _feature_variances(problem), run.prompts, run.ridge)
+    return method, _iterations(method, _feature_variances(problem), prompts, run.ridge)
 
 
 def count_operations(run: Experiment) -> float:
@@ -300,7 +303,8 @@ def count_operations(run: Experiment) -> float:
     prompt has its own task), whatever the length l of the contexts, which are never drawn.  A
     direct solve takes :math:`np^2 + p^3/3` with the :math:`p = d(d + 1)` features or
     :math:`4n^2d + n^3/3` with the Gram matrix of the prompts; an iteration of conjugate gradients
-    :math:`4np`, at half the price in float32; corrections in float64 :math:`16np`.
+    :math:`4np`, at half the price in float32; corrections in float64 :math:`16np`.  Of sequences
+    that are trained on all positions n is the number of all their queries.
 
     Parameters
     ----------
@@ -316,7 +320,7 @@ def count_operations(run: Experiment) -> float:
     True
     """
     dim = run.dim
-    prompts = run.prompts
+    prompts = row_count(run)
     features = dim * (dim + 1)
     drawn = 3 if run.problem.task_count == math.inf else 2
     operations = RUN_OPERATIONS + NORMAL_OPERATIONS * drawn * prompts * dim

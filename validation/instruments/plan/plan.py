@@ -45,7 +45,7 @@ from iclimit.validation.instruments.plan.questions import (
     Terms,
     second_of,
 )
-from iclimit.validation.instruments.runs.fitting import FREE
+from iclimit.validation.instruments.runs.fitting import FREE, check_of_sequences
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
 
@@ -71,6 +71,12 @@ SKEWED_NOTE = (
 COST_NOTE = (
     f"Costs are floating-point operations, {OPERATIONS_PER_SECOND / 1e9:g}e9 in a second of one "
     "core; machines differ by some factor."
+)
+
+# What is planned where every position is trained on.
+SEQUENCES_NOTE = (
+    "Prompts are sequences of one example more than context, trained on all positions from "
+    "first_position on."
 )
 
 # Standard errors by which the effect is shown, unless another number is given.
@@ -309,7 +315,7 @@ class RunPlan(Result):
             seed = 0 if best.design.paired else number
             numbers = point.run.arguments
             drawn = f"repeats={best.repeats!r}, rng={seed!r}"
-            if point.run.trained:
+            if point.run.in_course:
                 made = f"iclimit.Experiment.of({_written(numbers)})"
                 lines.append(f"iclimit.sample({made}, {drawn}).{point.quantity}")
             else:
@@ -433,6 +439,9 @@ def plan_runs(
     ridge: float | Sequence[float] | None = None,
     test_alpha: float | None = None,
     test_rho: float | None = None,
+    sequence_ratio: float | Sequence[float] | None = None,
+    alpha_min: float | None = None,
+    normalization: str | None = None,
     against: Against | None = None,
     effect: float | None = None,
     significance: float | None = None,
@@ -477,6 +486,10 @@ def plan_runs(
         The ridge is 0 by default.
     test_alpha, test_rho : float, optional
         Context length over dimension and label noise of the tests on fresh tasks, if they differ.
+    sequence_ratio, alpha_min, normalization : optional
+        In the place of tau: sequences over dimension, trained on all positions from alpha_min d
+        on, and the divisor of their summaries, as of `all_position_errors`.  Errors are those
+        after the whole sequence, or at ``test_alpha``.
     against : mapping, Point, Experiment, str or callable, optional
         The second setting or theory: parameters that differ, as ``{"kappa": 1}``; as a theory also
         "dmmse" or "ridge", the Bayes estimators on the pretraining tasks and on all tasks, or a
@@ -492,8 +505,8 @@ def plan_runs(
     max_cost : float, optional
         Largest cost of all runs.
     free : sequence of str
-        Parameters that a fit will leave free: tau, alpha, kappa, rho, ridge, and "factor",
-        "offset" or "task_norm" of the errors.
+        Parameters that a fit will leave free, as of `fit_runs`: tau, alpha, kappa, rho, ridge, and
+        "factor", "offset" or "task_norm" of the errors.
     dim : int or sequence of int, optional
         Dimensions that are tried; by default that of an experiment, otherwise 12 to 64.
     cost : callable, optional
@@ -527,8 +540,9 @@ def plan_runs(
     A theory is excluded if what is measured is further from it than ``significance`` standard
     errors plus u, the stated uncertainty of the prediction at finite size
     (`iclimit.finite_size_errors`); module `iclimit.validation.instruments.plan.questions` has the
-    formulas.  Standard errors are predicted (`iclimit.pretraining.finite_size_spread`).  A second
-    theory whose scatter is not known is taken to scatter as much, relative to its error.
+    formulas.  Standard errors are predicted (`iclimit.pretraining.finite_size_spread`); of runs on
+    all positions they are those of 60 simulated runs, at d = 16 or below.  A second theory whose
+    scatter is not known is taken to scatter as much, relative to its error.
 
     Where the standard deviation of a run is more than a tenth of the error, its law is skewed:
     at least ten repeats are proposed, and if fewer are given, judge logarithms.  Where it has a
@@ -560,6 +574,9 @@ def plan_runs(
         ridge=ridge,
         test_alpha=test_alpha,
         test_rho=test_rho,
+        sequence_ratio=sequence_ratio,
+        alpha_min=alpha_min,
+        normalization=normalization,
         task_law=task_law,
     )
     settings, along = _settings(question, run, given(numbers))
@@ -576,6 +593,8 @@ def plan_runs(
         notes.append(COST_NOTE)
     for setting in settings:
         notes += duration_notes(setting)
+    if any(proposal.design.points[0].run.by_position for proposal in proposals):
+        notes.append(SEQUENCES_NOTE)
     # At the same cost the sharpest comes first.
     key = "cost" if goal.unknown == "repeats" else goal.unknown
     sign = -1 if goal.unknown in UPWARDS else 1
@@ -630,6 +649,7 @@ def _checked_free(
             raise ValueError(f"free must be left out for {question}, got {free!r}")
         return ()
     names = check_free(free, FREE)
+    check_of_sequences(names, sequences="sequence_ratio" in settings[0].limit)
     for name in names:
         if name in ("rho", "ridge") and not all(setting.limit[name] for setting in settings):
             raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
@@ -676,16 +696,11 @@ def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[st
     if isinstance(run, Experiment):
         run = run.point
     if isinstance(run, Point):
-        if run.sequence_ratio is not None:
-            raise ValueError(
-                "sequence_ratio must be None: the scatter of runs that are trained on all "
-                "positions, which a plan needs, is not known; sequences_needed says how many an "
-                "error takes"
-            )
         numbers = given(vars(run))
     elif run is not None:
         raise TypeError(f"run must be a Point or an Experiment, got {run!r}")
-    if missing := [name for name in ("tau", "alpha", "kappa", "rho") if name not in numbers]:
+    count = "sequence_ratio" if "sequence_ratio" in numbers else "tau"
+    if missing := [name for name in (count, "alpha", "kappa", "rho") if name not in numbers]:
         raise TypeError(f"plan_runs needs {', '.join(missing)}, or a Point")
     check_choice("task_law", numbers.get("task_law", "sphere"), TASK_LAWS)
     return {name: np.ravel(values).tolist() for name, values in numbers.items()}

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from iclimit.asymptotics.pretraining import (
+    all_position_errors,
     finite_size_errors,
     finite_size_spread,
     structured_errors,
@@ -23,7 +24,7 @@ from iclimit.simulate.pretraining.cell_cost import (
     count_operations,
 )
 from iclimit.validation.instruments.plan.durations import descent_operations
-from iclimit.validation.instruments.runs.measured import MEASURED, SIZES, MeasuredRun
+from iclimit.validation.instruments.runs.measured import MEASURED, OF_LOSS, SIZES, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import (
     Prediction,
     Theory,
@@ -39,9 +40,10 @@ TRAINED = ("time", "start_variance")
 
 # Numbers of a setting.
 RATIOS = ("tau", "alpha", "kappa", "rho", "ridge", *TESTS, *TRAINED)
+RATIOS += ("sequence_ratio", "alpha_min")
 
 # Keywords of runs that are predicted with their scatter.
-KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho", *TRAINED}
+KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho", *TRAINED, *OF_LOSS}
 
 # Task sets from which the scatter of runs is found.
 SPREAD_SETS = 30
@@ -118,6 +120,11 @@ class PlannedRun:
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit that the integers stand for."""
         ratios = self.run.ratios | self.run.test_ratios
+        if self.run.by_position:
+            # A sum over integers is an integral that begins half a position earlier.
+            first = (self.run.first_position - 0.5) / self.run.sizes["dim"]
+            ratios |= {"sequence_ratio": self.run.parameters["sequence_ratio"], "alpha_min": first}
+            del ratios["tau"]
         left_out = () if self.run.trained else TRAINED
         return {name: value for name, value in ratios.items() if name not in left_out}
 
@@ -165,6 +172,10 @@ class PlannedRun:
     def limit(self, ratios: Mapping[str, Any]) -> np.ndarray:
         """Limit of what is measured at the ratios of the run, of which some may be others."""
         named = {**self.ratios, **ratios}
+        if self.run.by_position:
+            divisor = self.run.experiment.model.normalization
+            own = all_position_errors(**named, normalization=divisor)
+            return np.asarray(np.stack([own.icl, own.idg], axis=-1) @ self.weights)
         if self.run.trained:
             return np.asarray(limit_errors(named, None) @ self.weights)
         errors = structured_errors(**named)
@@ -217,11 +228,15 @@ class Planner:
         # The law of the tasks is that of the theory, as in a table of runs.
         values.pop("task_law", None)
         run = MeasuredRun((1,), Experiment.of(**values), {})
-        plain = replace(run, experiment=run.experiment.with_(test=None))
+        plain = run
+        if run.tests and not run.by_position:
+            plain = replace(run, experiment=run.experiment.with_(test=None))
         try:
             prediction = predict(plain, self.theory)
             covariance = prediction.spread + prediction.scatter
-            if run.tests and prediction.finite:  # the ratio over a few task sets that are the same
+            if (
+                plain is not run and prediction.finite
+            ):  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **self.options}
                 pair = [finite_size_errors(**tested.arguments, **sets) for tested in (run, plain)]
                 ratio = pair[0].icl.mean / pair[1].icl.mean
@@ -248,6 +263,9 @@ class Planner:
 
     def paired_variance(self, points: Sequence[PlannedRun]) -> float:
         """Variance of the difference of two tests of the same runs."""
+        if points[0].run.by_position:
+            first, second = [point.prediction.drawn @ point.weights for point in points]
+            return float(np.var(first - second, ddof=1))
         tests = [point.run.tests for point in points]
         setting = points[0].run.experiment.with_(test=None).keywords()
         covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)

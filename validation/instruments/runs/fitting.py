@@ -334,6 +334,18 @@ class RunModel:
         }
 
 
+def check_of_sequences(names: Sequence[str], *, sequences: bool) -> None:
+    """Refuse free parameters that runs on all positions, or other runs, do not have."""
+    for name in names:
+        if sequences and name in OF_PROMPTS:
+            meant = "; did you mean sequence_ratio?" if name == "tau" else ""
+            which = "for runs that are trained on all positions"
+            raise ValueError(f"free must not have {name} {which}{meant}")
+        if not sequences and name in OF_SEQUENCES:
+            needed = "needs a column position or first_position"
+            raise ValueError(f"free has {name}, which {needed}")
+
+
 def absent(runs: Sequence[MeasuredRun]) -> frozenset[str]:
     """Which levels no row has, so that values are fitted, not factors."""
     nothing = {"time": math.inf}

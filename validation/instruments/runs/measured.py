@@ -43,6 +43,9 @@ LABELS = ("link", "flips")
 # Law of the test prompts where it is not that of the pretraining: examples, and noise.
 TESTS = ("test_context", "test_rho")
 
+# Loss and summaries of runs on all positions.
+OF_LOSS = ("first_position", "normalization")
+
 # From fewer single runs their error bar is not estimated, but predicted.
 FEW_RUNS = 10
 
@@ -211,10 +214,12 @@ class MeasuredRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Sizes, noise, ridge, law of the tests and training, as `Experiment.of` takes them."""
+        """Sizes, levels, loss, law of the tests and training, as `Experiment.of` takes them."""
         own = {"rho": self.rho, "ridge": self.ridge}
+        stated = self.experiment.keywords()
+        loss = {name: stated[name] for name in OF_LOSS if name in stated}
         labels = self.experiment.problem.labels
-        return {**self.sizes, **own, **self.tests, **self.training, **labels}
+        return {**self.sizes, **own, **loss, **self.tests, **self.training, **labels}
 
     @property
     def setting(self) -> Setting:
@@ -252,7 +257,7 @@ class MeasuredRun:
 
     @property
     def first_position(self) -> float:
-        """Where the loss begins: between integers if the first position counts for a part of one."""
+        """Where the loss begins; between integers if the first position has a smaller weight."""
         context = self.sizes["context"]
         return float(context + 1 - 1 / max(self.experiment.loss.shares(context)))
 

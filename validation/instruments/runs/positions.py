@@ -131,7 +131,10 @@ def loss_from(first: float, context: int) -> dict[str, Any]:
     part = whole - inside
     if part <= WHOLE:
         return {"first_position": whole, "position_weights": None}
-    return {"first_position": whole - 1, "position_weights": (part, *[1.0] * (context - whole + 1))}
+    return {
+        "first_position": whole - 1,
+        "position_weights": (part, *[1.0] * (context - whole + 1)),
+    }
 
 
 def position_prediction(

@@ -52,10 +52,7 @@ from iclimit.validation.instruments.runs.measured import (
     Setting,
     sizes_of_run,
 )
-from iclimit.validation.instruments.runs.positions import (
-    position_deviations,
-    position_prediction,
-)
+from iclimit.validation.instruments.runs.positions import position_deviations, position_prediction
 
 # Fewest and most task sets that are predicted task by task.
 FULL_SETS = (2, 4)
@@ -187,7 +184,7 @@ class Prediction:
     law : ndarray (runs, 2)
         Errors of drawn runs less the mean where their law has a heavy tail; otherwise empty.
     drawn : ndarray (runs, 2)
-        The same of simulated runs, which are those of all positions of a sequence; otherwise empty.
+        The same of simulated runs, of all positions of a sequence; otherwise empty.
     """
 
     mean: np.ndarray

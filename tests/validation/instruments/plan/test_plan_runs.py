@@ -423,12 +423,34 @@ def test_verb_explains_what_it_cannot_use(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_sequences_are_refused_by_name():
-    """The scatter of runs on all positions is not known."""
-    point = iclimit.Point(sequence_ratio=2, alpha=1, alpha_min=0.5, rho=0.1, ridge=0.1)
-    for run, message in (
-        (point, "sequence_ratio must be None"),
-        (point.at(dim=12), "sequence_ratio must be None"),
-        (point.at(dim=12).with_(point=None), "plans know no first_position"),
-    ):
-        value_error(message, iclimit.plan_runs, "precision", run, effect=0.1)
+def test_sequences_take_the_place_of_prompts():
+    """The standard error that is promised is that of simulated runs, whose rows check reads."""
+    point = iclimit.Point(sequence_ratio=3, alpha=1.5, alpha_min=0.5, rho=0.1, ridge=0.2)
+    plan = iclimit.plan_runs("precision", point, effect=0.1, dim=8, repeats=12)
+    (row,) = plan.runs()
+    runs = iclimit.sample(point.at(dim=8), rng=1, repeats=60).icl
+    promised = row["icl_se"] * math.sqrt(row["runs"])
+    # Both are standard deviations of 60 runs, each known to 9 %.
+    assert np.std(runs.samples, ddof=1) / promised == pytest.approx(1, abs=0.4)
+    assert row["first_position"] == 4
+    assert iclimit.check_runs([row]).holds
+    assert "sequences" in plan.notes[-1]
+    assert "iclimit.sample(iclimit.Experiment.of(" in plan.commands[0]
+
+
+def test_a_shift_along_sequences_is_planned():
+    """Their number is a parameter of plans as others are, and tau is none of theirs."""
+    setting = {"alpha": 1, "alpha_min": 0.5, "kappa": math.inf, "rho": 0.1, "ridge": 0.3}
+    swept = {"sequence_ratio": [1, 2, 4, 8], **setting}
+    plan = iclimit.plan_runs("bend", dim=8, repeats=20, **swept)
+    assert plan.along == "sequence_ratio"
+    assert {point.run.sizes["prompts"] for point in plan.best.design.points} == {8, 16, 32, 64}
+    point = iclimit.Point(**setting | {"sequence_ratio": 2})
+    value_error(
+        "did you mean sequence_ratio",
+        iclimit.plan_runs,
+        "forecast",
+        point,
+        free=["tau"],
+        effect=0.1,
+    )

@@ -10,11 +10,13 @@ import pytest
 from refusals import value_error
 from sequence_runs import draw_tasks, exact_errors, features_of, sequence_run
 
+from iclimit import Experiment
 from iclimit.units import CONVENTIONS
 from iclimit.validation import check_runs, fit_runs
 from iclimit.validation.instruments.runs import explanations
+from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import mistakes
-from iclimit.validation.instruments.runs.positions import position_mistakes
+from iclimit.validation.instruments.runs.positions import loss_from, position_mistakes
 
 # Setting of the planted runs.
 SIZES = {"dim": 16, "context": 24, "prompts": 64, "tasks": 16, "rho": 0.1, "ridge": 0.3}
@@ -205,7 +207,14 @@ def test_what_is_not_known_is_refused(table):
         value_error(words, check_runs, rows, parameters=parameters)
     stated = {"parameters": EVERYWHERE}
     value_error("task_sets must be 'many'", check_runs, table, task_sets="one", **stated)
-    value_error("checked, not fitted", fit_runs, table, free="rho", **stated)
+    value_error("did you mean sequence_ratio", fit_runs, table, free="tau", **stated)
+    plain = [row | {"position": row["context"]} for row in table]
+    for row in plain:
+        del row["position"]
+    value_error("needs a column position", fit_runs, plain, free="sequence_ratio")
+    value_error(
+        "left out beside prompts", check_runs, [table[0] | {"sequence_ratio": 4}], **stated
+    )
 
 
 def test_rows_without_a_prediction_are_said():
@@ -213,3 +222,52 @@ def test_rows_without_a_prediction_are_said():
     check = check_runs([row | {"ridge": 0.0} for row in rows], parameters=EVERYWHERE)
     assert check.holds is None
     assert any("ridge must be > 0" in note for note in check.notes)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Rows of planted runs at d = 8, which are quick to fit."""
+    sizes = {"dim": 8, "prompts": 32, "tasks": 16, "rho": 0.1, "ridge": 0.3}
+    law = {"positions": range(2, 17), "normalization": "mean", "balanced": False}
+    rngs = [np.random.default_rng((2, number)) for number in range(RUNS)]
+    runs = np.array([sequence_run(rng, **law, **sizes)[0] for rng in rngs])
+    rows = []
+    for place in (4, 8, 16):
+        row = sizes | {"context": 16, "position": place, "first_position": 2}
+        for column, name in enumerate(("icl", "idg")):
+            errors = runs[:, place - 2, column]
+            row[name] = np.mean(errors)
+            row[f"{name}_se"] = np.std(errors, ddof=1) / math.sqrt(RUNS)
+        rows.append(row)
+    return rows
+
+
+def test_the_number_of_sequences_is_fitted(small):
+    """Where the search begins at twice that of the planted runs."""
+    fit = fit_runs([row | {"prompts": 64} for row in small], free="sequence_ratio")
+    (parameter,) = fit.parameters
+    assert parameter.start == pytest.approx(8)
+    assert parameter.low_95 < 4 < parameter.high_95 < 2 * parameter.low_95
+
+
+def test_a_first_position_between_integers():
+    """The position before it counts for a part of the others: runs between two integers."""
+    for first in (1.0, 3.0, 3.4, 7.999, 24.0):
+        keywords = SIZES | loss_from(first, SIZES["context"])
+        run = MeasuredRun((1,), Experiment.of(**keywords), {})
+        assert run.first_position == pytest.approx(first)
+    assert loss_from(0.3, 5) == {"first_position": 1, "position_weights": None}
+    assert loss_from(9, 5) == {"first_position": 5, "position_weights": None}
+
+
+def test_where_the_loss_begins_is_fitted(small):
+    """A table that does not say it, with the number of sequences by their ratio."""
+    left_out = ("prompts", "first_position")
+    rows = [{name: row[name] for name in row if name not in left_out} for row in small]
+    shared = {"sequence_ratio": 4}
+    fit = fit_runs(rows, free="first_position", parameters=shared)
+    (parameter,) = fit.parameters
+    assert parameter.low_95 < 2 < parameter.high_95 < 8
+    (line,) = fit.predict(rows[:1]).rows()
+    assert line["position"] == 4
+    assert line["icl"] == pytest.approx(small[0]["icl"], rel=0.1)
