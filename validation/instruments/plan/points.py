@@ -264,8 +264,8 @@ class Planner:
     def paired_variance(self, points: Sequence[PlannedRun]) -> float:
         """Variance of the difference of two tests of the same runs."""
         if points[0].run.by_position:
-            first, second = [point.prediction.drawn @ point.weights for point in points]
-            return float(np.var(first - second, ddof=1))
+            errors = [point.prediction.drawn @ point.weights for point in points]
+            return float(np.var(errors[0] - errors[1], ddof=1))
         tests = [point.run.tests for point in points]
         setting = points[0].run.experiment.with_(test=None).keywords()
         covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)
