@@ -102,6 +102,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
 from iclimit.asymptotics.numbers import ArrayMath
+from iclimit.asymptotics.pretraining.elliptical import ScaleNodes
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.linked_contexts import LinkedContexts
 from iclimit.asymptotics.pretraining.query_moments import QueryMoments
@@ -259,6 +260,10 @@ def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> 
     F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
     # The leverage is u, its query factor |x_q|^2; both have mean 1.
     query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
+    scales = train.scales
+    if scales is not None:
+        query = np.ravel(np.outer(query, scales.u))
+        query_weight = np.ravel(np.outer(query_weight, scales.weight))
     summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
     u = np.outer(query, summary)
     weight = np.outer(query_weight, summary_weight)
@@ -384,6 +389,11 @@ class SummaryLaw:
         if not isinstance(self.timed, TimedContexts) or not self.timed.correlated_query:
             return None
         return QueryMoments(self.timed, self.second, self.cross)
+
+    @property
+    def scales(self) -> ScaleNodes | None:
+        """Nodes of the law of the scale of an input, where there is one."""
+        return self.timed.scales if isinstance(self.timed, LinkedContexts) else None
 
     def with_independent_query(self) -> SummaryLaw:
         """The law of the same summaries, of prompts with independent queries."""

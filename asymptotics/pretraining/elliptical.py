@@ -66,8 +66,8 @@ _FAR = 200.0
 _LOWEST = -60.0
 
 
-class _Scale(NamedTuple):
-    """Nodes of a law of the scale."""
+class ScaleNodes(NamedTuple):
+    """Nodes of a law of the scale, with the mean square and the mean reciprocal."""
 
     u: np.ndarray
     weight: np.ndarray
@@ -75,8 +75,8 @@ class _Scale(NamedTuple):
     inverse: float
 
     @classmethod
-    def of(cls, law: ScaleLaw) -> _Scale:
-        """Nodes, with the mean square and the mean reciprocal."""
+    def of(cls, law: ScaleLaw) -> ScaleNodes:
+        """Nodes of a law."""
         if law.points:
             u = np.array(law.points)
             weight = np.array(law.probabilities)
@@ -153,7 +153,7 @@ def elliptical_errors(
     >>> round(float(elliptical_errors(scale_law=("student", 8), **point).icl), 4)
     1.4695
     """
-    scale = _Scale.of(parse_scale_law(scale_law))
+    scale = ScaleNodes.of(parse_scale_law(scale_law))
     ranges = {"tau": "(0, inf)", "alpha": "(0, inf)"}
     math_, values = checked(
         systems="numpy", ranges=ranges, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
@@ -175,7 +175,7 @@ def _freedom(math_: Namespace, q: Value, kappa: Value, xi: Value) -> Value:
 
 
 def _solved(
-    math_: Namespace, scale: _Scale, points: CheckedValues, q: Value
+    math_: Namespace, scale: ScaleNodes, points: CheckedValues, q: Value
 ) -> tuple[Value, Value]:
     """Effective ridge and leverage; the leverage is inf where prompts are interpolated."""
     xi, _ = ridgeless_point(math_, points.tau < 1, points.tau, q, points.kappa)
@@ -198,7 +198,7 @@ def _solved(
 
 
 def _errors(
-    math_: Namespace, scale: _Scale, points: CheckedValues, q: Value, xi: Value, g: Value
+    math_: Namespace, scale: ScaleNodes, points: CheckedValues, q: Value, xi: Value, g: Value
 ) -> tuple[Value, Value]:
     """ICL and IDG error at the solution."""
     tau = points.tau

@@ -268,6 +268,8 @@ class LabelMoments(NamedTuple):
         Linear part of the labels, (1 - 2 p) g1.
     square : float
         E y^2.
+    across : float
+        E u y^2, u being the scale of the input: E y^2 where inputs have none.
     fourth : float
         E y^4.
     along : float
@@ -280,6 +282,7 @@ class LabelMoments(NamedTuple):
 
     slope: float
     square: float
+    across: float
     fourth: float
     along: float
     third: float
@@ -309,8 +312,22 @@ def label_moments(link: LinkLike, rho: float, flips: float) -> LabelMoments:
     return LabelMoments(
         slope=slope,
         square=(square + rho) / slope**2,
+        across=(square + rho) / slope**2,
         fourth=(fourth + 6 * square * rho + 3 * rho**2) / slope**4,
         along=(along + rho) / slope**2,
         third=(third + 3 * rho * slope) / slope**3,
         bent=bent / slope,
+    )
+
+
+def scaled_label_moments(scale_square: float, rho: float) -> LabelMoments:
+    """Moments of linear labels of inputs whose scale has this mean square."""
+    return LabelMoments(
+        slope=1.0,
+        square=1 + rho,
+        across=scale_square + rho,
+        fourth=3 * (scale_square + 2 * rho + rho**2),
+        along=3 * scale_square + rho,
+        third=3 * (scale_square + rho),
+        bent=3 * scale_square,
     )

@@ -1,4 +1,4 @@
-r"""Law of the context summary for labels that are not linear, at a finite size.
+r"""Law of the context summary for labels or inputs that are not Gaussian, at a finite size.
 
 Labels y of a task w of squared norm d are a function of :math:`z = \langle w, x\rangle` and of
 noise and flips (module `iclimit.asymptotics.pretraining.labels`).  They are divided by their
@@ -36,6 +36,11 @@ the part :math:`\gamma = E\,z f` of linear labels that predictions f have,
 
 which matters where contexts are short: it is 0 on average, but prompts with a large query count
 less.  Without it errors of classes were 3 to 6 % too small for contexts below half the dimension.
+
+**Elliptical inputs** :math:`x = \sqrt u\, N(0, I/d)`
+(`iclimit.asymptotics.pretraining.elliptical`) have linear labels, :math:`z = \sqrt u\, N(0, 1)`,
+and a summary whose transverse part has :math:`\frac1\ell \sum_i u_i y_i^2` in the place of
+:math:`\eta`.
 """
 
 from __future__ import annotations
@@ -43,18 +48,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining.labels import LabelMoments, label_moments, link_function
+from iclimit.asymptotics.pretraining.elliptical import ScaleNodes
+from iclimit.asymptotics.pretraining.labels import (
+    LabelMoments,
+    label_moments,
+    link_function,
+    scaled_label_moments,
+)
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
 from iclimit.asymptotics.pretraining.timed_contexts import Rule, TimedMoments
 from iclimit.links import Link
+from iclimit.scale_laws import ScaleLaw
 
 # Contexts that are drawn, and labels in all of them: at most; contexts: at least.
 _DRAWS = 16_000
 _NUMBERS = 2_000_000
 _LEAST_DRAWS = 2000
+
+# Contexts of elliptical inputs, whose scales take longer to draw: 2 % of a correction of O(1/d).
+_SCALED_DRAWS = 4000
 
 # Groups of contexts by the mean square of their labels.
 _GROUPS = 16
@@ -62,7 +78,7 @@ _GROUPS = 16
 
 @dataclass(frozen=True)
 class LinkedContexts:
-    """Contexts of labels that are not linear; it has what `TimedContexts` has for others.
+    """Contexts of such labels or inputs; it has what `TimedContexts` has for others.
 
     Attributes
     ----------
@@ -74,6 +90,8 @@ class LinkedContexts:
         A name or a function.
     flips : float
         Probability of the other sign.
+    scale_law : ScaleLaw, optional
+        Law of the scale of elliptical inputs, whose labels are linear.
     correlated_query : bool
         Always False: the query is independent of the context.
     """
@@ -83,6 +101,7 @@ class LinkedContexts:
     rho: float
     link: Link
     flips: float
+    scale_law: ScaleLaw | None = None
     correlated_query: bool = False
 
     # The order of the pairs does not matter, and tasks do not drift.
@@ -96,8 +115,15 @@ class LinkedContexts:
         return np.ones(self.context)
 
     @cached_property
+    def scales(self) -> ScaleNodes | None:
+        """Nodes of the law of the scale of an input, where there is one."""
+        return None if self.scale_law is None else ScaleNodes.of(self.scale_law)
+
+    @cached_property
     def labels(self) -> LabelMoments:
         """Moments of a label."""
+        if self.scales is not None:
+            return scaled_label_moments(self.scales.square, self.rho)
         return label_moments(self.link, self.rho, self.flips)
 
     @cached_property
@@ -110,9 +136,9 @@ class LinkedContexts:
         tail_square = v**2 + (labels.fourth - v**2) / length
         return TimedMoments(
             signal=1.0,
-            square=1 + (labels.along - 1 - v) / length,
+            square=1 + (labels.along - 1 - labels.across) / length,
             drifted=0.0,
-            noise=(self.dim * v / length, 0.0),
+            noise=(self.dim * labels.across / length, 0.0),
             mixed=(labels.slope * mixed, 0.0),
             mixed_drifted=0.0,
             tail=(labels.slope * v, 0.0),
@@ -137,61 +163,88 @@ class LinkedContexts:
         rule, isotropic
             As for `TimedContexts`; not used.
         """
-        signal, eta, weight = _drawn_nodes(self)
+        drawn = _drawn_nodes(self)
         axes = (-1, *(1,) * norms.ndim)
-        eta = eta.reshape(axes) * np.ones_like(norms)
+        signal, eta, across = (
+            numbers.reshape(axes) * np.ones_like(norms)
+            for numbers in (drawn.signal, drawn.eta, drawn.across)
+        )
         return Nodes(
-            signal=signal.reshape(axes) * np.ones_like(norms),
-            noise=self.dim / self.context * eta,
-            along=eta / self.context,
+            signal=signal,
+            noise=self.dim / self.context * across,
+            along=across / self.context,
             drifted=np.zeros_like(eta),
             tail=self.labels.slope * eta,
-            weight=weight,
+            weight=drawn.weight,
         )
 
 
+class _Drawn(NamedTuple):
+    """Means over a context of y z, y^2 and u y^2, and weights: arrays of one length."""
+
+    signal: np.ndarray
+    eta: np.ndarray
+    across: np.ndarray
+    weight: np.ndarray
+
+
 @lru_cache(maxsize=64)
-def _drawn_nodes(contexts: LinkedContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes of a and of eta, with weights."""
+def _drawn_nodes(contexts: LinkedContexts) -> _Drawn:
+    """Nodes of contexts, with weights."""
     labels = contexts.labels
+    drawn = _contexts(contexts)
+    order = np.argsort(drawn.across, kind="stable")
+    eta = drawn.eta[order] * (labels.square / np.mean(drawn.eta))
+    across = drawn.across[order] * (labels.across / np.mean(drawn.across))
+    signal = drawn.signal[order] + (1 - np.mean(drawn.signal))
+    groups = [_of_group(signal[part], eta[part], across[part]) for part in _groups(across)]
+    whole = _Drawn(*map(np.concatenate, zip(*groups, strict=True)))
+    return whole._replace(weight=whole.weight / len(eta))
+
+
+def _contexts(contexts: LinkedContexts) -> _Drawn:
+    """Contexts that are drawn from a fixed seed."""
     length = contexts.context
     generator = np.random.default_rng(0)
-    draws = int(np.clip(_NUMBERS // length, _LEAST_DRAWS, _DRAWS))
+    most = _DRAWS if contexts.scales is None else _SCALED_DRAWS
+    draws = int(np.clip(_NUMBERS // length, _LEAST_DRAWS, most))
     signal = np.empty(draws)
     eta = np.empty(draws)
+    across = np.empty(draws)
     g = link_function(contexts.link)
     block = max(1, _NUMBERS // length)
     for start in range(0, draws, block):
         rows = slice(start, min(start + block, draws))
         z = generator.standard_normal((len(signal[rows]), length))
+        u = np.ones_like(z)
+        if contexts.scales is not None:
+            u = generator.choice(contexts.scales.u, size=z.shape, p=contexts.scales.weight)
+            z *= np.sqrt(u)
         y = np.asarray(g(z), dtype=float)
         y = np.where(generator.random(z.shape) < contexts.flips, -y, y)
-        y = (y + np.sqrt(contexts.rho) * generator.standard_normal(z.shape)) / labels.slope
+        noise = np.sqrt(contexts.rho) * generator.standard_normal(z.shape)
+        y = (y + noise) / contexts.labels.slope
         signal[rows] = np.mean(y * z, axis=1)
         eta[rows] = np.mean(y**2, axis=1)
-    order = np.argsort(eta, kind="stable")
-    eta = eta[order] * (labels.square / np.mean(eta))
-    signal = signal[order] + (1 - np.mean(signal))
-    numbers = [_of_group(signal[part], eta[part]) for part in _groups(eta)]
-    nodes = np.concatenate([group[0] for group in numbers])
-    squares = np.concatenate([group[1] for group in numbers])
-    weights = np.concatenate([group[2] for group in numbers])
-    return nodes, squares, weights / draws
+        across[rows] = np.mean(u * y**2, axis=1)
+    return _Drawn(signal, eta, across, np.ones(draws))
 
 
-def _groups(eta: np.ndarray) -> list[slice]:
+def _groups(across: np.ndarray) -> list[slice]:
     """Groups of sorted contexts, smaller ones towards both ends."""
-    spread = (eta - np.mean(eta)) ** 2
+    spread = (across - np.mean(across)) ** 2
     variance = np.mean(spread)
-    share = np.ones_like(eta) if variance < 1e-20 else (1 + spread / variance) / 2
+    share = np.ones_like(across) if variance < 1e-20 else (1 + spread / variance) / 2
     reached = np.cumsum(share) / np.sum(share)
     ends = np.sin(np.linspace(0, np.pi / 2, _GROUPS + 1)) ** 2
-    places = np.unique([0, *np.searchsorted(reached, ends[1:-1]), len(eta)])
+    places = np.unique([0, *np.searchsorted(reached, ends[1:-1]), len(across)])
     return [slice(int(low), int(high)) for low, high in pairwise(places)]
 
 
-def _of_group(signal: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two nodes of a group of contexts: a, eta and the number of contexts."""
+def _of_group(signal: np.ndarray, eta: np.ndarray, across: np.ndarray) -> _Drawn:
+    """Two nodes of a group of contexts, whose weights are the numbers of contexts."""
     signs = np.array([-1.0, 1.0])
     nodes = np.mean(signal) + np.std(signal) * signs
-    return nodes, np.full(2, np.mean(eta)), np.full(2, len(eta) / 2)
+    return _Drawn(
+        nodes, np.full(2, np.mean(eta)), np.full(2, np.mean(across)), np.full(2, len(eta) / 2)
+    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from iclimit.asymptotics.pretraining.finite_all_positions import predicted_position_errors
+from iclimit.asymptotics.pretraining.finite_elliptical import predicted_elliptical_errors
 from iclimit.asymptotics.pretraining.finite_flow import predicted_flow_errors
 from iclimit.asymptotics.pretraining.finite_flow_spread import predicted_flow_spread
 from iclimit.asymptotics.pretraining.finite_one_pass import predicted_one_pass_errors
@@ -53,8 +54,9 @@ def predict(
         Means of "icl" and "idg", and what they scatter by.  Errors are those of one output, where
         there are several (their stated uncertainty: module
         `iclimit.asymptotics.pretraining.several_outputs`).  Of a run that is trained by `SGD`, or
-        on a `RandomLength` or `AllPositions`, the scatter of single runs is not known; there, and
-        for a `Flow` or `Descent`, neither are structured inputs and gates.
+        on a `RandomLength` or `AllPositions`, or has a ``scale_law``, the scatter of single runs
+        is not known; there, and for a `Flow` or `Descent`, neither are structured inputs and
+        gates.
 
     Raises
     ------
@@ -79,9 +81,10 @@ def predict(
     """
     check_flag("spread", spread)
     check_is_experiment(run)
-    _check_scales(run)
     if spread:
         _check_scatter(run)
+    if any(law.scale_law is not None for law in (run.problem, run.tests.problem)):
+        return predicted_elliptical_errors(run, rng=rng, draws=draws, approach=approach)
     if run.problem.outputs > 1:
         return predicted_output_errors(run, rng=rng, draws=draws, approach=approach)
     if isinstance(run.loss, AllPositions):
@@ -102,17 +105,6 @@ def predict(
     return replace(prediction, scatter=predicted_spread(run, rng=rng))
 
 
-def _check_scales(run: Experiment) -> None:
-    """Refuse elliptical inputs: their leverages at finite size are known in the limit only."""
-    for law in (run.problem, run.tests.problem):
-        if law.scale_law is not None:
-            raise ValueError(
-                f"scale_law must be None here, got {law.scale_law!r}: with elliptical inputs the "
-                "corrections of order 1/d are not known; iclimit.pretraining.elliptical_errors "
-                "has the limit, and iclimit.sample draws runs"
-            )
-
-
 def _check_scatter(run: Experiment) -> None:
     """Refuse runs of which only the means are predicted."""
     for part in (run.loss, run.training):
@@ -121,6 +113,8 @@ def _check_scatter(run: Experiment) -> None:
             raise ValueError(f"spread must be False for {kind}: its scatter is not predicted")
     if not run.problem.has_linear_labels:
         raise ValueError("spread must be False for labels that are not linear")
+    if run.problem.scale_law is not None:
+        raise ValueError("spread must be False for a scale_law: the scatter is not predicted")
     if run.problem.outputs > 1:
         raise ValueError(
             "spread must be False for several outputs: their scatter is not predicted"

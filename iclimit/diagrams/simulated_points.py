@@ -82,8 +82,11 @@ def cells_of(
     if quantity.name in SEQUENCES:
         sequences = _sequences(quantity, parameters, dim)
         return Cell.of(sample, run=sequences, repeats=repeats), Cell.of(predict, run=sequences)
-    run, predicted = cells_at(parameters, dim, repeats, quantity.structure, quantity.run_link)
-    return (run, predicted) if quantity.predicted else (run,)
+    link = quantity.run_link
+    if not quantity.predicted:
+        own = _experiment(parameters, _arguments(parameters, dim, quantity.structure, link))
+        return (Cell.of(sample, run=own, repeats=repeats, accuracies=True),)
+    return cells_at(parameters, dim, repeats, quantity.structure, link)
 
 
 def line_cell(quantity: Quantity, parameters: Mapping[str, float], dim: int, draws: int) -> Cell:

@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import by_name, check_arguments, check_choice, check_memory, given
+from iclimit.checks import by_name, check_arguments, check_choice, check_flag, check_memory, given
 from iclimit.experiment import (
     SGD,
     Descent,
@@ -74,6 +74,12 @@ _KNOWN = (
     "flips",
     "scale_law",
     "outputs",
+)
+
+# The same of runs whose accuracies are measured.
+_CLASSIFIED = (
+    *("tasks", "noise_variance", "task_law", "task_covariance"),
+    *("link", "flips", "scale_law", "outputs"),
 )
 
 # Test prompts per error where it is not exact.
@@ -258,6 +264,7 @@ def sample(
     first_repeat: int = 0,
     backend: str = "numpy",
     sampler: str = "auto",
+    accuracies: bool = False,
 ) -> Samples:
     r"""Simulate a run: draw its tasks and prompts, train on them and test, as often as is asked.
 
@@ -275,12 +282,16 @@ def sample(
         Where to compute.
     sampler : {"auto", "summaries", "tokens"}
         As in `simulate_errors`.
+    accuracies : bool
+        Whether to measure accuracies, too, of labels that are not linear, on independent Gaussian
+        inputs and without gates.  They take a few thousand test prompts a repeat, which leave the
+        errors as they are.
 
     Returns
     -------
     Samples
-        Errors per repeat with means, standard errors and correlation.  Where labels are not linear
-        also "accuracy" and "idg_accuracy", the shares of queries whose prediction has the sign of
+        Errors per repeat with means, standard errors and correlation; with ``accuracies`` also
+        "accuracy" and "idg_accuracy", the shares of queries whose prediction has the sign of
         :math:`\langle w, x\rangle`.  Errors are those of one output.
 
     Raises
@@ -306,6 +317,9 @@ def sample(
     check_experiment(run)
     check_arguments(repeats=repeats, first_repeat=first_repeat)
     check_choice("sampler", sampler, SAMPLERS)
+    check_flag("accuracies", accuracies)
+    if accuracies:
+        _check_classes(run)
     arrays = get_backend(backend)
     if not isinstance(run.training, SGD):
         size = BYTES * row_count(run) * run.dim
@@ -323,14 +337,14 @@ def sample(
             icl = model.test.test_error(generator, gamma, model.counted, None)
             idg = model.train.test_error(generator, solution.gamma, model.counted, model.task_set)
             own = [icl, idg, *_of_training(run, model.drawn, solution.gamma)]
-            if model.has_classes:
+            if accuracies:
                 own += model.accuracies(gamma)
             errors.append(own)
             residuals.append(solution.residual)
             iterations.append(solution.iterations)
     parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
     names = FLOW_NAMES if isinstance(run.training, Flow | Descent) else NAMES
-    names = (*names, *ACCURACIES) if model.has_classes else names
+    names = (*names, *ACCURACIES) if accuracies else names
     return Samples(names, np.array(errors), parameters, np.array(residuals), np.array(iterations))
 
 
@@ -361,11 +375,6 @@ class TrainedModel:
     drawn: tuple[Array, Array, Array]
     solution: RidgeSolution
     counted: int
-
-    @property
-    def has_classes(self) -> bool:
-        """Whether there are accuracies."""
-        return self.train.has_classes and self.test.has_classes
 
     def accuracies(self, gamma: Array) -> list[float]:
         """Accuracies on fresh tasks, with this Gamma, and on the pretraining tasks."""
@@ -429,6 +438,19 @@ def check_experiment(run: Experiment) -> None:
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {law.input_law!r}"
         )
+
+
+def _check_classes(run: Experiment) -> None:
+    """Refuse runs whose accuracies are not measured."""
+    for law, gates in ((run.problem, run.model.gates), (run.tests.problem, run.tests.gates)):
+        check_problem(law, *_CLASSIFIED)
+        if law.has_linear_labels:
+            raise ValueError(
+                "accuracies must be False for linear labels, got True: labels need a link, such "
+                'as link="sign", or flips'
+            )
+        if gates is not None:
+            raise ValueError("accuracies must be False for a model with gates, got True")
 
 
 def _trained(

@@ -16,10 +16,10 @@ from iclimit.problem import check_problem
 from iclimit.simulate.arrays import Array, Backend, Generator
 from iclimit.simulate.prompts.sampling import (
     Prompts,
-    context_summary,
+    draw_labels,
     draw_prompts,
     draw_tokens,
-    label_prompts,
+    several_summaries,
 )
 from iclimit.simulate.prompts.summaries import TOKEN_BLOCK, Drawn, SummaryLaw
 from iclimit.statement import canonical
@@ -138,10 +138,13 @@ def _of_outputs(
         else:
             chosen = generator.integers(0, task_set.shape[0], size=count)
             tasks = xp.take(task_set, chosen, axis=0)
-        inputs = xp.repeat(draw_tokens(law.problem, law.backend, generator, size), outputs, axis=0)
+        x = draw_tokens(law.problem, law.backend, generator, size)
         variance = xp.full((count,), float(run.problem.noise_variance))
-        drawn = label_prompts(law.problem, law.backend, generator, inputs, tasks, variance)
-        parts.append((drawn.query, context_summary(drawn, law.gates), drawn.query_label))
+        y, _ = draw_labels(law.problem, law.backend, generator, x, tasks, variance)
+        labels = xp.reshape(y[:, :-1], (size, outputs, y.shape[1] - 1))
+        summaries = several_summaries(x[:, :-1, :], labels, law.gates)
+        queries = xp.repeat(x[:, -1, :], outputs, axis=0)
+        parts.append((queries, xp.reshape(summaries, (count, run.dim + 1)), y[:, -1]))
     return (
         xp.concat([x for x, _, _ in parts]),
         xp.concat([h for _, h, _ in parts]),

@@ -218,19 +218,43 @@ def label_prompts(
         If tokens have several labels.
     """
     check_one_output(problem)
+    y, clean = draw_labels(problem, backend, generator, x, tasks, variance)
+    return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance, clean)
+
+
+def draw_labels(
+    problem: Problem,
+    backend: Backend,
+    generator: Generator,
+    x: Array,
+    tasks: Array,
+    variance: Array,
+) -> tuple[Array, Array | None]:
+    """Labels (m, context + 1) of tasks (m, dim) and noise of variances (m,).
+
+    The same number of tasks, one after the other, has each of the inputs (n, context + 1, dim).
+    Labels of queries without noise and flips, (m,), follow; None where labels are linear.
+    """
+    xp = backend.xp
+    shape = x.shape[0], tasks.shape[0] // x.shape[0]
     if problem.drift:
-        y = backend.xp.sum(x * _drifting_tasks(problem, backend, generator, tasks), axis=2)
-    else:
+        paths = _drifting_tasks(problem, backend, generator, tasks)
+        y = xp.sum(x[:, None, :, :] * xp.reshape(paths, (*shape, *x.shape[1:])), axis=3)
+        y = xp.reshape(y, (tasks.shape[0], x.shape[1]))
+    elif shape[1] == 1:
         y = linear_labels(x, tasks)
+    else:
+        own = xp.reshape(tasks, (*shape, x.shape[2]))
+        y = xp.reshape(own @ x.mT, (tasks.shape[0], x.shape[1]))
     clean = None
     if not problem.has_linear_labels:
         y = linked_labels(problem, y)
         clean = y[:, -1]
         y = flipped_labels(problem, generator, y)
     if problem.noise_law is not None or problem.noise_variance:
-        deviation = array_namespace(x).sqrt(variance)
+        deviation = xp.sqrt(variance)
         y = y + deviation[:, None] * generator.standard_normal(y.shape)
-    return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance, clean)
+    return y, clean
 
 
 def _drifting_tasks(
@@ -373,8 +397,13 @@ def context_summary(prompts: Prompts, gates: Array | None = None) -> Array:
 
     With gates (context,) each pair counts so much.
     """
-    xp = array_namespace(prompts.inputs)
-    length, d = prompts.inputs.shape[1:]
-    weighed = prompts.labels if gates is None else gates * prompts.labels
-    first = d / length * (weighed[:, None, :] @ prompts.inputs)[:, 0, :]
-    return xp.concat([first, xp.mean(weighed * prompts.labels, axis=1)[:, None]], axis=1)
+    return several_summaries(prompts.inputs, prompts.labels[:, None, :], gates)[:, 0, :]
+
+
+def several_summaries(inputs: Array, labels: Array, gates: Array | None = None) -> Array:
+    """Summaries (n, outputs, d + 1) of inputs (n, l, d) with labels (n, outputs, l)."""
+    xp = array_namespace(inputs)
+    length, d = inputs.shape[1:]
+    weighed = labels if gates is None else gates * labels
+    first = d / length * (weighed @ inputs)
+    return xp.concat([first, xp.mean(weighed * labels, axis=2)[:, :, None]], axis=2)

@@ -367,14 +367,6 @@ class SummaryLaw:
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
         return float(self.backend.xp.mean(errors))
 
-    @property
-    def has_classes(self) -> bool:
-        """Whether accuracies are found: labels are not linear, and inputs and pairs are plain."""
-        plain = self.problem.input_law == "gaussian" and self.problem.input_covariance is None
-        return (
-            plain and not self.problem.has_linear_labels and not is_timed(self.problem, self.gates)
-        )
-
     def accuracy(
         self, generator: Generator, gamma: Array, test_prompts: int, task_set: Array | None
     ) -> float:

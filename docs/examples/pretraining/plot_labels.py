@@ -43,7 +43,7 @@ for number, flips in enumerate((0.0, 0.1, 0.25)):
         # the best ridge may be infinite
         ridge = min(accurate_ridge(tau=4, alpha=at, kappa=2, flips=flips).ridge, 1000.0)
         run = iclimit.Point(tau=4, alpha=at, kappa=2, ridge=ridge, link="sign", flips=flips)
-        runs = iclimit.sample(run.at(dim), rng=0, repeats=6)
+        runs = iclimit.sample(run.at(dim), rng=0, repeats=6, accuracies=True)
         bar = runs["accuracy"].standard_error
         axes[1].errorbar(at, runs["accuracy"].mean, bar, fmt=f"C{number}o", ms=4)
 axes[1].set(xlabel=r"context over dimension, $\alpha$", ylabel="accuracy on fresh tasks")

@@ -148,7 +148,7 @@ def test_metrics_of_pairs():
 )
 def test_simulated_accuracy(point):
     """Two sizes, extrapolated by the 1/d law."""
-    small, large = (sample(point.at(dim), rng=0, repeats=20) for dim in (10, 20))
+    small, large = (sample(point.at(dim), rng=0, repeats=20, accuracies=True) for dim in (10, 20))
     theory = pretrained_accuracy(**point.limit)
     for name, value in (("accuracy", theory.icl), ("idg_accuracy", theory.idg)):
         estimate = 2 * large[name].mean - small[name].mean

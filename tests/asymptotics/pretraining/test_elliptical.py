@@ -1,6 +1,7 @@
 """Elliptical inputs: Gaussian ones as a case, reference values, integrals, and simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from iclimit import (
     Experiment,
     Problem,
     Ridge,
+    Test,
     icl_error,
     idg_error,
     predict,
     sample,
     sample_prompts,
 )
-from iclimit.asymptotics.pretraining.elliptical import _Scale
+from iclimit.asymptotics.pretraining.elliptical import ScaleNodes
 from iclimit.pretraining import elliptical_errors
 from iclimit.scale_laws import parse_scale_law
 from iclimit.simulate.arrays import get_backend
@@ -64,7 +66,7 @@ def test_many_degrees_of_freedom_tend_to_gaussian_inputs():
 @pytest.mark.parametrize(("df", "g"), [(4.5, 1e-3), (4.5, 40.0), (30, 0.5), (500, 40.0)])
 def test_means_over_students_law(df, g):
     """The rule against adaptive integration over quantiles of chi-square."""
-    scale = _Scale.of(parse_scale_law(("student", df)))
+    scale = ScaleNodes.of(parse_scale_law(("student", df)))
     for power, order in ((1, 1), (1, 2), (2, 2)):
 
         def integrand(x, power=power, order=order):
@@ -178,7 +180,52 @@ def test_a_run_states_its_scales():
     assert sample(run, rng=0).icl.mean > 0
 
 
-def test_finite_size_is_refused_with_its_reason():
-    problem = Problem(8, 16, tasks=8, noise_variance=0.1, scale_law=("student", 10.0))
-    run = Experiment(problem, prompts=64)
-    refuse("with elliptical inputs the corrections of order 1/d are not known", predict, run)
+def elliptical_run(law, *, dim=10, context=20, tasks=10, prompts=150, ridge=0.3):
+    problem = Problem(
+        dim, context, tasks=tasks, noise_variance=0.2, task_law="sphere", scale_law=law
+    )
+    return Experiment(problem, prompts=prompts, training=Ridge(ridge))
+
+
+@pytest.mark.parametrize("law", [TWO, ("student", 12.0)], ids=["two", "student"])
+def test_runs_of_finite_size_are_predicted(law):
+    """Simulated runs, 6 to 9 % above the limit at these sizes, are 1 % from the prediction."""
+    run = elliptical_run(law)
+    samples = sample(run, rng=2, repeats=150)
+    prediction = predict(run, rng=2, draws=16)
+    for name in ("icl", "idg"):
+        error = samples[name].standard_error
+        doubt = prediction.uncertainty * prediction[name].mean
+        own = prediction[name].standard_error
+        deviation = abs(samples[name].mean - prediction[name].mean)
+        assert deviation < doubt + Z * math.hypot(error, own)
+
+
+def test_a_scale_of_one_value_is_none():
+    """Nodes of contexts are drawn, Gaussian inputs have Gauss rules."""
+    run = elliptical_run(((1.0,), (1.0,)))
+    plain = run.with_(problem=replace(run.problem, scale_law=None))
+    for approach in ("tasks", "moments"):
+        own, other = (predict(each, rng=1, draws=2, approach=approach) for each in (run, plain))
+        for name in ("icl", "idg"):
+            assert own[name].mean == pytest.approx(other[name].mean, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale_law": ("student", 8.0)}, "scale_law must be of more than 8 degrees"),
+        ({"task_law": "gaussian"}, "task_law must be sphere for a scale_law"),
+        ({"drift": 0.1}, "problem must have drift = 0.0 here"),
+    ],
+)
+def test_what_is_not_predicted(changes, message):
+    run = elliptical_run(TWO)
+    refuse(message, predict, run.with_(problem=replace(run.problem, **changes)))
+
+
+def test_tests_have_the_law_of_training():
+    run = elliptical_run(TWO)
+    other = run.problem.with_fresh_tasks(scale_law=("student", 12.0))
+    refuse("test must have the scale_law of training", predict, run.with_(test=Test(other)))
+    refuse("spread must be False for a scale_law", predict, run, spread=True)

@@ -56,7 +56,8 @@ def rows(effort: Effort) -> Rows:
     for point in effort.pick(tiny=POINTS[2:], quick=POINTS):
         name = named(point)
         runs = {
-            dim: run(sample, run=point.at(dim), repeats=count) for dim, count in repeats.items()
+            dim: run(sample, run=point.at(dim), repeats=count, accuracies=True)
+            for dim, count in repeats.items()
         }
         theory = call(pretrained_accuracy, **point.limit)
         for words, field, column in (

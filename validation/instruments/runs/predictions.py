@@ -448,7 +448,7 @@ def _accuracy_prediction(run: Experiment, theory: Theory) -> Prediction:
     numbers = [*sizes, *levels.tolist(), *numbers_of_labels(run.problem)]
     seed = np.random.SeedSequence([theory.root, *numbers])
     try:
-        runs = sample(theory.of(run), rng=seed, repeats=repeats)
+        runs = sample(theory.of(run), rng=seed, repeats=repeats, accuracies=True)
     except ArithmeticError as error:
         raise ValueError(str(error)) from None
     accuracies = np.stack([runs[name].samples for name in ACCURACIES.values()])
