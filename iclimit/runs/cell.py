@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,14 @@ class Cell:
         """Whether this cell or one that it needs chooses where to compute."""
         return self.takes_backend or any(cell.depends_on_backend for cell in self.needs)
 
+    @property
+    def together(self) -> Callable[[Sequence[Mapping[str, Any]]], list[Any]] | None:
+        """What computes several calls of the function together, if it declares that.
+
+        Results are values, or the exceptions that the calls raised.
+        """
+        return getattr(self.function, "together", None)
+
     @cached_property
     def needs(self) -> tuple[Cell, ...]:
         """Cells whose results are arguments."""
@@ -164,8 +172,14 @@ class Cell:
 
     def run(self, root: int, *, results: Mapping[Cell, Any] | None = None, **extra: Any) -> Any:
         """Run the cell, given the results of those it needs; ``extra`` overrides arguments."""
-        arguments = {key: _filled(value, results or {}) for key, value in self.keywords.items()}
-        return partial(self.function, **arguments)(**extra, rng=self.seed(root))
+        return self.function(**self.call(root, results or {}, extra))
+
+    def call(
+        self, root: int, results: Mapping[Cell, Any], extra: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Arguments with which `run` calls the function."""
+        arguments = {key: _filled(value, results) for key, value in self.keywords.items()}
+        return arguments | {**extra, "rng": self.seed(root)}
 
 
 def distinct_cells(cells: Iterable[Cell]) -> list[Cell]:

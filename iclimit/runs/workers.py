@@ -20,11 +20,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import joblib
 import scipy.linalg  # noqa: F401  its BLAS must be loaded before its threads can be limited
@@ -59,15 +59,34 @@ class Computed(NamedTuple):
     host: str
 
 
-def compute(cell: Cell, root: int, results: Mapping[Cell, Any], extra: dict[str, Any]) -> Computed:
-    """Run a cell; an exception is its value."""
+# A cell with the arguments of `iclimit.runs.cell.Cell.call`.
+Job: TypeAlias = tuple[Cell, int, Mapping[Cell, Any], Mapping[str, Any]]
+
+
+def compute(*jobs: Job) -> list[Computed]:
+    """Run a cell, or several of a function that computes them together.
+
+    An exception is the value of its cell.  Of several each has an equal part of the time.
+    """
     start = time.perf_counter()
     try:
-        value = cell.run(root, results=results, **extra)
+        values = _values(jobs)
     except (Exception, SystemExit) as error:
-        value = _movable(error)
+        values = [_movable(error)] * len(jobs)
     free_gpu()
-    return Computed(value, time.perf_counter() - start, platform.node())
+    seconds = (time.perf_counter() - start) / len(jobs)
+    return [Computed(value, seconds, platform.node()) for value in values]
+
+
+def _values(jobs: Sequence[Job]) -> list[Any]:
+    """What cells return, or raise if there are several."""
+    if len(jobs) == 1:
+        [(cell, root, results, extra)] = jobs
+        return [cell.run(root, results=results, **extra)]
+    together = jobs[0][0].together
+    assert together is not None
+    values = together([cell.call(root, results, extra) for cell, root, results, extra in jobs])
+    return [_movable(value) if isinstance(value, Exception) else value for value in values]
 
 
 def _movable(error: BaseException) -> Exception:
@@ -133,19 +152,20 @@ class Workers:
         else:
             self._executors[False] = _ThisProcess()
 
-    def submit(self, cell: Cell, *job: object, gpu: bool = False) -> Future:
-        """Begin a job, with the arguments of `compute`, on the cores or on the GPU."""
-        run: tuple[Any, ...] = (_compute_there, cell.version) if self._client else (compute,)
+    def submit(self, *jobs: Job, gpu: bool = False) -> Future:
+        """Begin what `compute` takes, on the cores or on the GPU."""
+        version = jobs[0][0].version if self._client else ""
+        run: tuple[Any, ...] = (_compute_there, version) if self._client else (compute,)
         try:
             with self._submitting():
-                return self._executors[gpu].submit(*run, cell, *job)
+                return self._executors[gpu].submit(*run, *jobs)
         except BrokenExecutor as error:  # a worker has died in the meantime; `result` says so
             broken: Future = Future()
             broken.set_exception(error)
             return broken
 
-    def result(self, future: Future) -> Computed:
-        """What a finished job gave.
+    def result(self, future: Future, count: int) -> list[Computed]:
+        """What finished jobs, so many in one go, gave.
 
         Raises
         ------
@@ -155,13 +175,14 @@ class Workers:
             If the cluster is gone.
         """
         try:
-            computed: Computed = future.result()
+            computed: list[Computed] = future.result()
         except BrokenExecutor:
             raise
         except Exception as error:
             if isinstance(error, CancelledError) or self._lost():
                 raise ConnectionError("the Dask scheduler does not answer any more") from error
-            return Computed(_movable(error), 0.0, "")  # it could not be moved from or to a worker
+            # It could not be moved from or to a worker.
+            return [Computed(_movable(error), 0.0, "")] * count
         return computed
 
     def _lost(self) -> bool:
@@ -250,8 +271,9 @@ def _connect(address: str) -> Any:
         ) from error
 
 
-def _compute_there(version: str, cell: Cell, *job: Any) -> Computed:
+def _compute_there(version: str, job: Job) -> list[Computed]:
     """Run a job on a cluster, if the code there is that of the process that asks for it."""
+    cell = job[0]
     here = Cell(cell.function, cell.parameters)  # the one that came knows the version it had
     if cell.function.__module__ != "__main__" and here.version != version:
         raise RuntimeError(
@@ -259,7 +281,7 @@ def _compute_there(version: str, cell: Cell, *job: Any) -> Computed:
             "process that runs the cells; install the same version of iclimit there"
         )
     threadpool_limits(1)  # for good, as other jobs may be running in this process
-    return compute(cell, *job)
+    return compute(job)
 
 
 def _follow(parent: int) -> None:

@@ -5,14 +5,18 @@ calling functions.  Only loss and gradient are computed together: prompts, clipp
 checkpoint of each training are its own, as if it were alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial, wraps
+from itertools import islice
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.networks import (
     NetworkTraining,
@@ -27,6 +31,13 @@ from iclimit.threads import one_blas_thread
 # of networks one by one, and batches of 2.5 times this size 1.03 to 1.4 times as much, since their
 # arrays leave the cache.
 CACHED = 2**17
+
+Value = TypeVar("Value")
+Parameters = ParamSpec("Parameters")
+
+# A computation that yields trainings, is sent the trained networks (None where the loss became
+# infinite), and returns its value.
+Trainings: TypeAlias = Generator[list[NetworkTraining], list[TrainedNetwork | None], Value]
 
 # What a network reads of prompts.
 READ = ("inputs", "labels", "query")
@@ -103,3 +114,78 @@ def _gradients(trainings: Sequence[NetworkTraining]) -> tuple[Array, Array]:
     weights = network.unpack(xp.stack(vectors))
     losses, gradients = objective.loss_and_gradient(weights, examples, xp.concat(labels))
     return losses, network.pack(gradients)
+
+
+def trains(begin: Callable[Parameters, Trainings[Value]]) -> Callable[Parameters, Value]:
+    """Decorator: a function that trains, of a generator that yields trainings.
+
+    Cells of the function that run on a GPU at the same time are one batch: the attribute
+    ``together`` of the function, see `iclimit.runs.cell.Cell.together`, is `run_together`.
+    """
+
+    @wraps(begin)
+    def alone(*_: Parameters.args, **arguments: Parameters.kwargs) -> Value:
+        [value] = run_together(begin, [arguments])
+        if isinstance(value, Exception):
+            raise value
+        result: Value = value
+        return result
+
+    setattr(alone, "together", partial(run_together, begin))  # noqa: B010
+    return alone
+
+
+def run_together(
+    begin: Callable[..., Trainings[Any]], calls: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Values of several calls, or the exceptions that they raised.
+
+    The trainings that they yield first are trained together, then those that they yield next.
+    """
+    runs = [_begun(begin, arguments) for arguments in calls]
+    values: dict[int, Any] = {}
+    trained: dict[int, Any] = dict.fromkeys(range(len(runs)))
+    while trained:
+        groups = {}
+        for number, networks in trained.items():
+            try:
+                groups[number] = runs[number].send(networks)
+            except StopIteration as end:
+                values[number] = end.value
+            except Exception as error:
+                values[number] = error
+        every = iter(train_all([training for group in groups.values() for training in group]))
+        trained = {number: list(islice(every, len(group))) for number, group in groups.items()}
+    return [values[number] for number in range(len(runs))]
+
+
+def _begun(
+    begin: Callable[..., Trainings[Value]], arguments: Mapping[str, Any]
+) -> Trainings[Value]:
+    """The same, with errors of the arguments raised at the first step."""
+    return (yield from begin(**arguments))
+
+
+def train_all(trainings: Sequence[NetworkTraining]) -> list[TrainedNetwork | None]:
+    """Train networks of equal shapes as batches, as large as they gain anything."""
+    alike: dict[str, list[int]] = {}
+    for number, training in enumerate(trainings):
+        alike.setdefault(_shape(training), []).append(number)
+    trained: dict[int, TrainedNetwork | None] = {}
+    for numbers in alike.values():
+        size = networks_at_once(trainings[numbers[0]])
+        for start in range(0, len(numbers), size):
+            batch = numbers[start : start + size]
+            made = train_together([trainings[number] for number in batch])
+            trained.update(zip(batch, made, strict=True))
+    return [trained[number] for number in range(len(trainings))]
+
+
+def _shape(training: NetworkTraining) -> str:
+    """What networks of one batch have in common, as text."""
+    objective = training.objective
+    options = objective.options
+    network = identify(objective.network)
+    context = objective.problem.context
+    method = options.optimizer, options.prompts, options.loss, objective.device.name
+    return repr((network, context, method))

@@ -41,6 +41,25 @@ def placed(*, rng, of, leaves=0, nap=0, backend="numpy"):  # noqa: ARG001
     return f"{backend} {os.getpid()}"
 
 
+def shared(*, rng, of, backend="numpy"):
+    """The argument, a random number of its own, and how many were computed in one go."""
+    [value] = compute_shared([{"rng": rng, "of": of, "backend": backend}])
+    return value
+
+
+def compute_shared(calls):
+    """Results of `shared`; that of -1 is an error."""
+    return [
+        TwoArgumentsError(1, 2)
+        if call["of"] == -1
+        else [call["of"], float(np.random.default_rng(call["rng"]).random()), len(calls)]
+        for call in calls
+    ]
+
+
+shared.together = compute_shared
+
+
 def total(*, rng, parts):  # noqa: ARG001
     """Sum over the results of other cells, however nested."""
     return sum(map(_sum, parts)) if isinstance(parts, tuple) else _sum(parts)

@@ -13,7 +13,17 @@ from types import SimpleNamespace
 import joblib
 import pytest
 from refusals import type_error, value_error
-from sample_cells import blas_threads, blocks_interrupts, dies, draws, fails, number, placed, total
+from sample_cells import (
+    blas_threads,
+    blocks_interrupts,
+    dies,
+    draws,
+    fails,
+    number,
+    placed,
+    shared,
+    total,
+)
 from started_commands import PATIENCE, POLL
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -229,6 +239,26 @@ def test_one_process_holds_the_gpu_while_the_cores_compute_the_rest():
     assert results[needed] == results[NUMBERS[0]] + 1.0
     # The cores did not wait for the process with the GPU, whose first cell takes longest.
     assert {outcome.cell for outcome in outcomes[:-3]} == {*NUMBERS, needed}
+
+
+def test_the_gpu_computes_cells_together_that_can_be(tmp_path):
+    """With the names, seeds and results that each has alone, and each on record."""
+    cells = [Cell.of(shared, of=number) for number in (0, 1, -1, 2)]
+    setting = {"rng": 0, "backend": "cupy"}
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        [known] = run_cells(cells[:1], **setting, jobs=1, store=store)
+        outcomes = list(run_cells(cells, **setting, jobs=2, store=store))
+        again = list(run_cells(cells, **setting, jobs=1, store=store))
+    results = {outcome.cell: outcome.result for outcome in outcomes}
+    assert results[cells[0]] == known.result
+    assert "1 and 2" in str(results.pop(cells[2]))
+    assert [results[cell][2] for cell in results] == [1, 3, 3]
+    for cell in results:
+        alone = shared(**cell.keywords, rng=cell.seed(0))
+        assert results[cell][:2] == alone[:2]
+    assert sum(outcome.stored for outcome in again) == 3
+    # On the cores each has a worker of its own.
+    assert [o.result[2] for o in run_cells([cells[0], cells[1]], rng=0, jobs=2)] == [1, 1]
 
 
 def test_one_process_is_enough_for_a_gpu_with_one_job():

@@ -13,7 +13,7 @@ from iclimit.simulate.models.stack import AttentionNetwork, CausalNetwork
 from iclimit.simulate.networks import train_repeats
 from iclimit.simulate.training import loop, together
 from iclimit.simulate.training.networks import Options, begin_training
-from iclimit.simulate.training.together import networks_at_once, train_together
+from iclimit.simulate.training.together import networks_at_once, train_together, trains
 
 PROBLEM = Problem(dim=2, context=3, tasks=4, noise_variance=0.1, scale=1)
 SETTINGS = {"steps": 24, "batch": 8, "held_out": 20, "patience": 4, "learning_rate": 0.05}
@@ -76,6 +76,41 @@ def test_cells_of_a_sweep_have_their_own_law_rate_and_end():
     for number in (0, 2, 3):
         assert_same(made[number], begin_training(SMALL, *cells[number], None).run())
     assert len({run.steps for run in made if run}) > 1
+
+
+@trains
+def trained_twice(*, tasks, width, rng, backend="numpy"):
+    """A network is trained, and another one from where the first has ended."""
+    options = Options.of(**SETTINGS | {"steps": 3}, backend=backend)
+    network = AttentionNetwork(2, layers=2, width=width)
+    law = replace(PROBLEM, tasks=tasks)
+    [first] = yield [begin_training(network, law, options, rng, None)]
+    second = yield [begin_training(network, law, options, first.steps + rng, None)] * (tasks > 2)
+    return [run.held_out.mean for run in (first, *second)]
+
+
+def test_calls_of_a_function_train_equal_shapes_together(monkeypatch):
+    """One call has another shape, one trains once, and one is wrong."""
+    calls = [
+        {"tasks": tasks, "width": width, "rng": seed}
+        for seed, (tasks, width) in enumerate([(4, 4), (3, 4), (4, 5), (2, 4), (-1, 4)])
+    ]
+    alone = [trained_twice(**call) for call in calls[:-1]]
+    sizes = []
+
+    def counted(trainings):
+        sizes.append(len(trainings))
+        return train_together(trainings)
+
+    monkeypatch.setattr(together, "train_together", counted)
+    with stand_in(loaded()):
+        made = trained_twice.together([call | {"backend": "cupy"} for call in calls])
+    for losses, expected in zip(made, alone, strict=False):
+        np.testing.assert_allclose(losses, expected, rtol=ROUNDING)
+    assert sizes == [3, 1, 2, 1]
+    assert "tasks must be" in str(made[-1])
+    with pytest.raises(ValueError, match="tasks must be"):
+        trained_twice(**calls[-1])
 
 
 def test_ctrl_c_leaves_all_of_them_to_go_on_from(tmp_path, monkeypatch):

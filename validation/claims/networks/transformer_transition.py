@@ -22,8 +22,9 @@ from iclimit.asymptotics.pretraining import icl_error
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.networks import train_network
 from iclimit.simulate.prompts import sample_prompts
+from iclimit.simulate.training.networks import Options, begin_training
+from iclimit.simulate.training.together import Trainings, trains
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, mean, note, run
 from iclimit.validation.reference.transformers import (
@@ -94,17 +95,21 @@ def recorded_errors(*, network: str, prompts: int, rng: SeedSequence) -> dict[st
 
 
 @named_cell("trained_transformer_error")
+@trains
 def trained_transformer_error(
     *,
     tasks: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
     rng: SeedSequence,
     backend: str = "numpy",
-) -> float:
+) -> Trainings[float]:
     """ICL error of a transformer after the first steps of the recorded training."""
     train_seed, test_seed = seed_sequences(rng, 2)
     law = transformer_problem(DIM, tasks)
-    trained = train_network(transformer(DIM), law, **TRAINING, rng=train_seed, backend=backend)
+    options = Options.of(**TRAINING, backend=backend)
+    [trained] = yield [begin_training(transformer(DIM), law, options, train_seed, None)]
+    if trained is None:
+        raise ArithmeticError("the loss became infinite")
     drawn = sample_prompts(law.with_fresh_tasks(), TESTED, rng=test_seed)
     predictions = trained(drawn.inputs, drawn.labels, drawn.query)
     return float(np.mean((predictions - drawn.target) ** 2)) + RHO
