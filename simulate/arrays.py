@@ -167,14 +167,18 @@ DEVICE_BLOCK = 2**28
 SYNC_EVERY = 8
 
 
+def by_device(xp: ModuleType, device: int, host: int) -> int:
+    """The number for a GPU, or that for the host."""
+    return device if is_cupy_namespace(xp) else host
+
+
 def looks_every(xp: ModuleType) -> int:
     """Steps of a loop between two looks at its results."""
-    return SYNC_EVERY if is_cupy_namespace(xp) else 1
+    return by_device(xp, SYNC_EVERY, 1)
 
 
 def row_blocks(xp: ModuleType, rows: int, row_bytes: int) -> Iterator[slice]:
     """Slices that cover the rows in order, one block each; a row takes ``row_bytes``."""
-    block = DEVICE_BLOCK if is_cupy_namespace(xp) else HOST_BLOCK
-    step = max(1, block // row_bytes)
+    step = max(1, by_device(xp, DEVICE_BLOCK, HOST_BLOCK) // row_bytes)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))

@@ -403,7 +403,8 @@ def trained_models(
         laws.append(SummaryLaw(arrays, replace(law, outputs=1), sampler, weights))
     train, fresh = laws
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    method = choose_method(row_count(run), covariance_rank(problem.input_covariance, run.dim))
+    rank = covariance_rank(problem.input_covariance, run.dim)
+    method = choose_method(row_count(run), rank, arrays.xp)
     for generator in arrays.generators(rng, repeats, first_repeat):
         task_set = draw_task_set(problem, arrays, generator)
         drawn = draw_rows(run, train, generator, task_set)

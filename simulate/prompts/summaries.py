@@ -363,7 +363,8 @@ class SummaryLaw:
                 rho = self.problem.noise_variance
                 return correlated_query_error(gamma, self.query_moments, rho, task_set)
             whitened = whitened_gamma(gamma, self.input_root)
-            return float(exact_error(whitened, self.moments(task_set)))
+            moments = self.fresh_moments if task_set is None else self.moments(task_set)
+            return float(exact_error(whitened, moments))
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
         return float(self.backend.xp.mean(errors))
 
@@ -403,6 +404,11 @@ class SummaryLaw:
         if self.problem.scale_law is not None:
             return scaled_moments(self.problem)
         return link_moments(self.problem)
+
+    @cached_property
+    def fresh_moments(self) -> SummaryMoments:
+        """Moments for fresh tasks."""
+        return self.moments(None)
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""

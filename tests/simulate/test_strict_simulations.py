@@ -10,16 +10,18 @@ import sys
 import numpy as np
 import pytest
 from base_calls import SIMULATIONS, base_call, bound
-from cupy_stand_in import StandInBackend, stand_in
+from cupy_stand_in import StandInArray, StandInBackend, stand_in
 from refusals import value_error
 
 from iclimit.simulate.gdpp import adjusted_loss
-from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining import ridge, simulate_errors
 from iclimit.validation.claims.dynamics import training_set
 from iclimit.validation.claims.gdpp import error
 
 # Both do the same operations in float64, in sums of another order.
 ROUNDING = 1e-8
+# Errors from solutions with residuals of 1e-5.
+SOLVED = 1e-4
 # Distance of 500 steps from their end, relative; the end on other sequences is .3 away.
 TRAINED = 0.01
 SMALL = {
@@ -80,6 +82,36 @@ def test_stand_in_for_cupy(label, changes, monkeypatch):
         found = leaves(function(**call, backend="cupy"))
     for value, number in zip(found, expected, strict=True):
         np.testing.assert_allclose(value, number, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_a_gpu_solves_small_systems_directly(monkeypatch):
+    """Iterating at d = 21 takes more operations than a GPU has time to start."""
+    call = base_call(simulate_errors, "simulate_errors", None) | {
+        "dim": 21,
+        "context": 21,
+        "tasks": 4,
+        "prompts": 600,
+        "repeats": 2,
+    }
+    iterated = simulate_errors(**call)
+    assert iterated.iterations > 0
+    products = []
+    multiply = StandInArray.__matmul__
+
+    def counted(left, right):
+        products.append(1)
+        return multiply(left, right)
+
+    monkeypatch.setattr(StandInArray, "__matmul__", counted)
+    numbers = {}
+    for most in (ridge.DENSE_NORMAL, ridge.DENSE_NORMAL_DEVICE):
+        monkeypatch.setattr(ridge, "DENSE_NORMAL_DEVICE", most)
+        products.clear()
+        with stand_in(loaded()):
+            made = simulate_errors(**call, backend="cupy")
+        numbers[made.iterations] = len(products)
+        np.testing.assert_allclose(made.icl.samples, iterated.icl.samples, rtol=SOLVED)
+    assert numbers[0] < 0.2 * max(numbers.values())
 
 
 def test_what_the_memory_of_a_gpu_has_no_room_for(monkeypatch):
