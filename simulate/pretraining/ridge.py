@@ -37,9 +37,9 @@ from iclimit.simulate.arrays import Array, by_device, looks_every, row_blocks
 # is 2 to 4 times faster than iterating at d = 16, and as fast at d = 24.
 DENSE_NORMAL = 450
 
-# The same on a GPU, d = 40, where small operations take the time of starting them: by iterating, an
-# H200 took 34 ms for a run at d = 40 and 36 ms at d = 100.  At d = 40 the direct solve starts 109
-# operations in place of 1198.  The limit itself was not tuned on hardware.
+# The same on a GPU, d = 40, where small operations take the time of starting them: by iterating,
+# an H200 took 34 ms for a run at d = 40 and 36 ms at d = 100.  At d = 40 the direct solve starts
+# 109 operations in place of 1198.  The limit itself was not tuned on hardware.
 DENSE_NORMAL_DEVICE = 1640
 
 # Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha.
