@@ -83,10 +83,18 @@ def validate(options: argparse.Namespace) -> int:
     from iclimit.validation.report.summary import HEADING, resolution_table
 
     claims = select_claims(options.claims)
-    check_execution(options)
-    if not options.dry_run:
-        check_folder(options.out)
-        print(HEADING, flush=True)
+    try:
+        check_execution(options)
+    except RuntimeError as error:
+        # A list needs no GPU; it says what is missing to run it here.
+        if not options.dry_run:
+            raise
+        print(f"not on this machine: {error}", file=sys.stderr)
+    if options.dry_run:
+        print_cells(options, claims)
+        raise DryRun
+    check_folder(options.out)
+    print(HEADING, flush=True)
     pictures: dict[str, bytes] = {}
     outcome = run_claims(options, claims, finished=partial(show, options, pictures))
     path = write_report(outcome, options.out, pictures)
@@ -128,9 +136,6 @@ def run_claims(options: argparse.Namespace, claims: Sequence[Claim], **more: Any
     from iclimit.validation import validate
 
     where = {"preset": options.preset, "time_limit": options.time_limit, **execution(options)}
-    if options.dry_run:
-        print_cells(options, claims)
-        raise DryRun
     print_placement(options)
     with open_store(options) as store:
         return validate(claims, store=store, **where, **more)

@@ -159,11 +159,12 @@ def placement(*, jobs: int, backend: str, scheduler: str | None = None) -> str:
     if backend != "cupy":
         return ""
     count = joblib.cpu_count() if jobs == -1 else jobs
+    compiled = "kernels compile at its first calls, for seconds"
     if count == 1:
-        return "this process: all, on the GPU what chooses a backend"
+        return f"this process: all, on the GPU what chooses a backend ({compiled})"
     return (
-        "GPU: one process, for what chooses a backend (kernels compile at its first calls, for "
-        f"seconds)\ncores: {count} processes, for all else at the same time"
+        f"GPU: one process, for what chooses a backend ({compiled})\n"
+        f"cores: {count} processes, for all else at the same time"
     )
 
 

@@ -1,9 +1,8 @@
 """``--dry-run``: what would be simulated and where, and nothing simulated."""
 
 from iclimit.cli import build_parser, main
-from iclimit.cli.claims import print_cells
 from iclimit.cli.execution import print_placement
-from iclimit.validation import select_claims
+from iclimit.simulate import arrays
 
 
 def test_claims(tmp_path, capsys):
@@ -27,12 +26,19 @@ def test_curves_and_maps(capsys):
     assert "--dry-run needs --simulate" in capsys.readouterr().err
 
 
-def test_places_with_a_gpu(capsys):
+def test_places_with_a_gpu(capsys, monkeypatch):
     """No GPU is needed to ask."""
-    options = build_parser().parse_args(["validate", "gdpp-error", "--backend", "cupy"])
-    options.jobs = 4
-    print_cells(options, select_claims(["gdpp-error"]))
-    lines = capsys.readouterr().out.splitlines()
+
+    def missing(name):
+        raise RuntimeError(f"backend {name!r} finds no usable GPU")
+
+    monkeypatch.setattr(arrays, "get_backend", missing)
+    arguments = ["validate", "gdpp-error", "--backend", "cupy"]
+    options = build_parser().parse_args([*arguments, "--jobs", "4"])
+    assert main([*arguments, "--dry-run"]) == 0
+    captured = capsys.readouterr()
+    assert "not on this machine: backend 'cupy' finds no usable GPU" in captured.err
+    lines = captured.out.splitlines()
     places = {line.split()[-1]: line.split()[1] for line in lines[1:]}
     assert places == {"simulated_loss": "GPU", "limiting_minima": "cores"}
     print_placement(options)
