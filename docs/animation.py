@@ -60,14 +60,18 @@ def curve(errors: np.ndarray, colour: str, name: str, above: int) -> str:
 
 
 def terminal() -> str:
-    """Lines that appear one after another."""
-    parts = ['<rect x="450" y="62" width="380" height="124" rx="8" fill="#1c2833"/>']
-    for number, line in enumerate(answer()):
+    """The command, and the lines of its answer, which appear one after another."""
+    command, *lines = answer()
+    parts = [
+        '<rect x="450" y="62" width="380" height="124" rx="8" fill="#1c2833"/>'
+        f'<text x="470" y="97" fill="#ecf0f1" font-family="monospace">{command}</text>'
+    ]
+    for number, line in enumerate(lines):
         begins = TERMINAL + 0.08 * number
         times = f"0;{begins:.2f};{begins + 0.01:.2f};1"
-        colour = ("#ecf0f1", "#ecf0f1", "#f4d03f")[number]
+        colour = ("#ecf0f1", "#f4d03f")[number]
         parts.append(
-            f'<text x="470" y="{97 + 32 * number}" fill="{colour}" font-family="monospace">{line}'
+            f'<text x="470" y="{129 + 32 * number}" fill="{colour}" font-family="monospace">{line}'
             f'<animate attributeName="opacity" values="0;0;1;1" keyTimes="{times}" '
             f'dur="{DURATION}s" repeatCount="indefinite"/></text>'
         )

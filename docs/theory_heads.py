@@ -58,8 +58,9 @@ def add_head(app, name, source):  # noqa: ARG001
         latex, symbols = _formula(main)
         parts += [
             latex,
+            symbols,
             _compared(code or after, main),
-            folded("Symbols and code", symbols + code),
+            folded("Code", code) if code else "",
         ]
     else:
         parts += [_compared(code or after, main), folded("Code", code) if code else ""]
@@ -71,11 +72,11 @@ def _formula(main):
     function = next(each for each in functions() if each.name == main)
     place = function.source.removeprefix("iclimit.asymptotics.")
     symbols = [
-        f"* :math:`{symbol}`: {meaning}\n"
+        f":math:`{symbol}`, {meaning}"
         for symbol, meaning in explained(function.latex, place, function.arguments)
     ]
     latex = function.latex.strip().rstrip(",").replace("\n", "\n   ")
-    return f".. math::\n\n   {latex}\n", "".join(symbols) + "\n"
+    return f".. math::\n\n   {latex}\n", f"with {'; '.join(symbols)}.\n"
 
 
 def _compared(text, main):
