@@ -209,7 +209,7 @@ class Result:
         elif ending == ".html":
             from iclimit.html_parts import document
 
-            tables.write_text(path, document(type(self).__name__, self._repr_html_()))
+            tables.write_text(path, document(self._headline(), self._repr_html_()))
         else:
             with saved_figure(Path(path), style, parameters) as figure:
                 self.draw_figure(figure, **line)
@@ -217,6 +217,10 @@ class Result:
     def __repr__(self) -> str:
         shown = (f"{name}={_short(value)}" for name, value in self.printed().items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _headline(self) -> str:
+        """Heading of the page that `write` makes."""
+        return type(self).__name__
 
     def _repr_html_(self) -> str:
         """Text or table, and the figure below it if there is one."""

@@ -146,6 +146,17 @@ def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, .
     return equal
 
 
+# Verdicts in a few words, by their kind.
+HEADLINES = {
+    "algorithm": "It is {}",
+    "ambiguous": "These prompts cannot tell {} from others",
+    "mixture": "It is a mixture of algorithms",
+    "like": "It is like {}",
+    "none": "It is none of these algorithms",
+    "undecided": "These prompts are too few to tell",
+    "null": "It answers next to nothing",
+}
+
 # Share of the mean square that an algorithm may leave unexplained by default.
 TOLERANCE = 0.01
 
@@ -205,6 +216,12 @@ class Identification(Judgement):
         return next(
             likeness for likeness in self.likenesses if name in (likeness.name, *likeness.same)
         )
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a few words, with the name of an algorithm."""
+        nearest = self.names[0].replace("_", " ") if self.names else ""
+        return HEADLINES[self.kind].format(nearest)
 
     def fit(self, family: str) -> Fit:
         """The member of a family that is nearest to the model."""

@@ -44,9 +44,9 @@ HEADINGS = {
     "difference_z": "z",
     "unexplained": "unexplained",
     "factor": "factor",
-    "factor_z": "z of 1",
-    "cosine_query": "cos query",
-    "cosine_labels": "cos labels",
+    "factor_z": "z of factor 1",
+    "cosine_query": "cosine, query",
+    "cosine_labels": "cosine, labels",
 }
 
 # Arrays of a report that all sections of prompts have.
@@ -274,15 +274,14 @@ class AlgorithmReport(Result):
         text = html.escape
         figures = {name: self._embedded(name, style) for name in self.figures}
         numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
-        first, *others = self.verdict.sentences
         rungs = self.fresh.rungs
         words = [[rung.name, rung.description] for rung in rungs]
         parts = [
             f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
             f"perform?  {text(self._setting())}</p>",
             *(f"<p class='lead'>{text(warning)}</p>" for warning in self.warnings),
-            f"<h1>{text(first)}</h1>",
-            f"<p class='lead'>{text(' '.join(others))}</p>" if others else "",
+            f"<h1>{text(self.verdict.headline)}</h1>",
+            f"<p class='lead'>{text(self.verdict.sentence)}</p>",
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
             f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
             "<h2>Algorithm by algorithm</h2>",

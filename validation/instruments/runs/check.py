@@ -211,6 +211,12 @@ class RunCheck(Result):
             return [*impossible, f"{reason}: nothing is judged.", *self.notes]
         return [*impossible, *self._summary(), *self._outcome(), *self.hints, *self.notes]
 
+    def _headline(self) -> str:
+        if not self.judged:
+            return "Nothing is judged"
+        verb = "agrees with" if self.holds else "contradicts"
+        return f"The table {verb} the theory"
+
     def _summary(self) -> Iterator[str]:
         """Lines on chi-square, the distribution of z and what would have been noticed."""
         total = self.chi_square

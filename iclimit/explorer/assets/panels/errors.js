@@ -35,7 +35,7 @@
     }
     const least = { tau: 1, alpha: explorer.data.finite_size.context, kappa: FEWEST_TASKS }[s.axis];
     const counts = new Set(x.map((each) => Math.round(each * unit)).filter((each) => each >= least));
-    return { unit, counts: [...counts].sort((one, other) => one - other) };
+    return { unit, least, counts: [...counts].sort((one, other) => one - other) };
   };
 
   // Errors at the reader's dimension.
@@ -70,6 +70,20 @@
   // Whether a line can be drawn: gaps may be the lesser part of it.
   const isFinite = ({ y }) => y.filter(Number.isFinite).length > y.length / 2;
 
+  // The same integers in Python.
+  const countsInPython = (s) => {
+    const { unit, least } = integers(s);
+    const [low, high] = ENDS[s.axis];
+    const lines = [`ratios = np.geomspace(${low}, ${high}, ${POINTS[s.axis]})`];
+    if (s.axis === "tau" && s.ridge === 0) {
+      lines.push("beside = 2.0 ** -np.arange(1, 7)");
+      lines.push(`ratios = np.concatenate([ratios, (1 + 1 / ${s.dim}) * np.r_[1, 1 + beside, 1 - beside]])`);
+    }
+    lines.push(`counts = np.unique(np.floor(${unit} * ratios + 0.5).astype(int))`);
+    lines.push(`counts = counts[counts >= ${least}]`);
+    return lines;
+  };
+
   // Runs along a curve, or the one at the sliders.
   const finiteRuns = (s, hasCurve) => {
     const size = { dim: s.dim, ...sizes(s), rho: s.rho, ridge: s.ridge };
@@ -77,7 +91,7 @@
     const along = numbers.keywords({ ...size, [VARIED[s.axis]]: "counts" });
     return [
       "from iclimit.asymptotics.pretraining.errors_at_size import errors_at_size",
-      `counts = np.array(${python.list(integers(s).counts)})`,
+      ...countsInPython(s),
       `at_size = errors_at_size(${along})`,
     ];
   };
