@@ -18,6 +18,9 @@ _FLOAT64 = 1e-12
 TIMES = {"d": 86400, "h": 3600, "min": 60, "s": 1}
 SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
+# Larger z are printed as larger than this: what they are depends on the tails of all laws.
+_LARGEST_Z = 99.9
+
 # Relative standard errors below this are rounding: models answer in float32 mostly.
 _ROUNDING = 1e-6
 
@@ -70,6 +73,22 @@ def percent(
     if share < least:
         return f"less than {100 * least:g} %"
     return f"{100 * share:.{digits}g} %"
+
+
+def z_score(z: float) -> str:
+    """Return a deviation in standard errors; above 99.9 only that it is larger; nothing for none.
+
+    Examples
+    --------
+    >>> from iclimit.words import z_score
+    >>> z_score(-1.23), z_score(1e4), z_score(float("nan"))
+    ('-1.2', '>100', '')
+    """
+    if math.isnan(z):
+        return ""
+    if abs(z) <= _LARGEST_Z:
+        return f"{z:+.1f}"
+    return ">100" if z > 0 else "<-100"
 
 
 def in_units(value: float, units: Mapping[str, int]) -> str:

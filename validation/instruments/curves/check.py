@@ -25,6 +25,7 @@ from iclimit.validation.instruments.curves.reading import StatedCurves, read_sta
 from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
 from iclimit.validation.instruments.curves.table import Curve, are_impossible, unusable
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
+from iclimit.words import percent, z_score
 
 # Remark if losses agree and times do not.
 OTHER_OPTIMIZER = (
@@ -108,7 +109,7 @@ class CurveCheck(Result):
         words = {"loss": "a wrong factor of losses", "time": f"a wrong unit of {self.axis}s"}
         resolutions = self.verdict.resolutions
         noticed = [
-            f"{text}, by {_percent(resolutions[name])}"
+            f"{text}, by {percent(resolutions[name], most=10)}"
             for name, text in words.items()
             if name in resolutions
         ]
@@ -167,7 +168,7 @@ def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, title: s
 def _outlier(row: CurveRow) -> str:
     """Row that contradicts the theory; without a random part it has no z."""
     if math.isfinite(row.z):
-        return f"{row.label}, z = {_shown(row.z)}"
+        return f"{row.label}, by {z_score(row.z)} standard errors"
     return f"{row.label}, {row.relative:+.2%} with an allowance of {row.allowed:.2%}"
 
 
@@ -177,18 +178,8 @@ def _cells(row: CurveRow) -> tuple[str, ...]:
     error = f"{row.standard_error:.2%}" if row.standard_error else "none"
     return (
         *(row.label, f"{bound}{row.estimate:.5g}", f"{row.theory:.5g}", f"{row.relative:+.2%}"),
-        *(error, f"{row.allowed:.2%}", _shown(row.z)),
+        *(error, f"{row.allowed:.2%}", "beyond" if math.isinf(row.z) else z_score(row.z)),
     )
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2g}" if share >= 10 else f"{share:.2%}"
-
-
-def _shown(z: float) -> str:
-    if math.isinf(z):
-        return "beyond"
-    return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
 
 
 def check_curve(

@@ -37,7 +37,7 @@ from iclimit.validation.instruments.runs.predictions import Prediction, Theory, 
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.validation.instruments.runs.table import COLUMNS, read_runs
 from iclimit.verdict import Verdict
-from iclimit.words import percent
+from iclimit.words import percent, z_score
 
 TASK_SETS = ("many", "one")
 
@@ -52,9 +52,6 @@ MOST_FITS = 8
 
 # Explanations that are as likely as this, relative to the best one, are hardly told from it.
 HARDLY_TOLD = 0.1
-
-# Larger z are printed as larger than this: what they are depends on the tails of all laws.
-LARGEST_Z = 99.9
 
 # Smaller deviations that would have been noticed are printed as smaller than this.
 LEAST_NOTICED = 1e-4
@@ -257,7 +254,7 @@ class RunCheck(Result):
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
         yield (
             f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; "
-            f"worst {label}, z {_z_in_words(worst.z)}."
+            f"worst {label}, by {z_score(worst.z)} standard errors."
         )
         yield from self._explanations()
 
@@ -299,13 +296,6 @@ def _in_words(fit: Fit) -> str:
     if fit.effective:
         return f"{fit.text}: {numbers} (what looks like it: {fit.effective})"
     return f"{fit.text}: {numbers}"
-
-
-def _z_in_words(z: float) -> str:
-    """A deviation in standard errors after the letter z."""
-    if abs(z) <= LARGEST_Z:
-        return f"= {z:.1f}"
-    return f"> {LARGEST_Z:.0f}" if z > 0 else f"< -{LARGEST_Z:.0f}"
 
 
 def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
@@ -364,7 +354,7 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
         "" if run.by_position else f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",
-        _z_cell(comparison.z),
+        z_score(comparison.z),
     )
 
 
@@ -375,14 +365,6 @@ def _ridge_cell(run: MeasuredRun) -> str:
     if run.sgd:
         return "SGD"
     return f"{run.ridge:g}, t={run.time:g}" if run.trained else f"{run.ridge:g}"
-
-
-def _z_cell(z: float) -> str:
-    if math.isnan(z):
-        return ""
-    if abs(z) <= LARGEST_Z:
-        return f"{z:+.1f}"
-    return f">{LARGEST_Z:.0f}" if z > 0 else f"<-{LARGEST_Z:.0f}"
 
 
 def _number(value: float) -> float | None:
