@@ -164,13 +164,10 @@ class LinkedContexts:
             As for `TimedContexts`; not used.
         """
         drawn = _drawn_nodes(self)
-        axes = (-1, *(1,) * norms.ndim)
-        signal, eta, across = (
-            numbers.reshape(axes) * np.ones_like(norms)
-            for numbers in (drawn.signal, drawn.eta, drawn.across)
-        )
+        eta = _beside(drawn.eta, norms)
+        across = _beside(drawn.across, norms)
         return Nodes(
-            signal=signal,
+            signal=_beside(drawn.signal, norms),
             noise=self.dim / self.context * across,
             along=across / self.context,
             drifted=np.zeros_like(eta),
@@ -186,6 +183,11 @@ class _Drawn(NamedTuple):
     eta: np.ndarray
     across: np.ndarray
     weight: np.ndarray
+
+
+def _beside(numbers: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """Numbers of nodes on a first axis, before those of the norms."""
+    return numbers.reshape(-1, *(1,) * norms.ndim) * np.ones_like(norms)
 
 
 @lru_cache(maxsize=64)
