@@ -79,7 +79,9 @@ def check(options: argparse.Namespace) -> int:
     measured: icl, the error on fresh tasks; idg, that on the pretraining
     tasks; gap, their difference; or accuracy and idg_accuracy. Labels that are not
     linear have link and flips. Runs that were not trained to the minimiser
-    have time, or steps and learning_rate, and those of SGD batch. A row is a mean,
+    have time, or steps and learning_rate, and those of SGD batch. Runs that were
+    trained on all positions of sequences have position (examples before the label)
+    and first_position, and prompts counts sequences. A row is a mean,
     with its standard error (icl_se) or with the standard deviation and the number
     of runs (icl_sd, runs).
     Rows without these are single runs, and those of one setting are averaged.

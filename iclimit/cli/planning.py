@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from iclimit.validation.instruments.plan.questions import Against
 
 # Parameters of the setting, and those of them without a default.
-SETTING = ("tau", "alpha", "kappa", "rho", "ridge")
-NEEDED = ("tau", "alpha", "kappa", "rho")
+SETTING = ("tau", "sequence_ratio", "alpha", "kappa", "rho", "ridge")
+NEEDED = ("alpha", "kappa", "rho")
 
 
 @expects("be NAME=VALUE,..., dmmse, ridge or a quantity of iclimit phase --list")
@@ -118,13 +118,16 @@ def plan(options: argparse.Namespace) -> int:
     the operations of the simulator of this library, in seconds at 1e10 a second.
 
     Errors, their scatter from run to run and the uncertainty of the theory are
-    those that are predicted at each size.
+    those that are predicted at each size. With --sequence-ratio in the place of --tau,
+    runs are trained on all positions of sequences.
 
     The exit status is 0 if a size is proposed, otherwise 1.
 
     Examples
     --------
       iclimit plan precision --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --effect 0.02
+      iclimit plan precision --sequence-ratio 4 --alpha 2 --alpha-min 0.5 --kappa 2 \
+          --rho 0.1 --ridge 0.1 --effect 0.06
       iclimit plan theories --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --against dmmse
       iclimit plan difference --tau 0.5 --alpha 1 --kappa 0.5 --rho 0.1 --against tau=2 \
           --significance 3 -o power.png --runs runs.csv

@@ -32,6 +32,7 @@ from iclimit.validation.instruments.runs.judgement import (
     verdict,
 )
 from iclimit.validation.instruments.runs.measured import ACCURACY, MEASURED, MeasuredRun
+from iclimit.validation.instruments.runs.positions import position_hints
 from iclimit.validation.instruments.runs.possible import Impossible, impossible_errors
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, limits, predict
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
@@ -531,7 +532,7 @@ def check_runs(
     impossible = impossible_errors(rows, theory)
     notes = [*unpredicted, *explained.notes, *_notes(rows, units)]
     scatter = scatter_ratios(rows, one_set=one_set)
-    hints = list(scatter_hints(rows, scatter))
+    hints = [*scatter_hints(rows, scatter), *position_hints(runs)]
     errors = limits(runs, theory.structure)
     return RunCheck(
         deviations=rows,

@@ -36,6 +36,9 @@ PLACES = "[0, 1e5]"
 # they differ by 1 to 4 % at d = 8 and by 1.5 % at d = 12.
 GAUSSIAN_TASKS = 0.4
 
+# Fewest rows by position of which something is said.
+FEWEST_POSITIONS = 3
+
 # Two positions are the same if they are within this.
 WHOLE = 1e-9
 
@@ -115,6 +118,10 @@ def _whole(table: Table, name: str) -> list[int]:
             problem = "must be an integer >= 1, got 0"
             if name == "position":
                 problem = f"{problem}: after no examples the error is 1 + rho, leave the row out"
+            if name == "first_position":
+                problem = (
+                    f"{problem}: an empty context teaches nothing, 1 is the loss of all labels"
+                )
             raise table.fault(row, name, problem)
         if value != int(value):
             raise table.fault(row, name, f"must be an integer >= 1, got {value:g}")
@@ -224,6 +231,30 @@ def _smaller(run: Experiment, scale: float) -> Experiment:
         stated["length_probabilities"] = None
     stated["position_weights"] = None
     return Experiment.of(**stated)
+
+
+def position_hints(runs: Sequence[Any]) -> Iterator[str]:
+    """Sentences on positions that are likely to be counted otherwise than here.
+
+    Parameters
+    ----------
+    runs : sequence of MeasuredRun
+        Of any kind.
+    """
+    measured = [run for run in runs if run.by_position]
+    beyond = {run.position - run.sizes["context"] for run in measured}
+    if len(measured) < FEWEST_POSITIONS:
+        return
+    if max(beyond) == 1:
+        yield (
+            "Positions end one beyond the context: a position is the number of examples before "
+            "the label, without the query."
+        )
+    if max(beyond) == -1:
+        yield (
+            "Positions end one before the context: a sequence of N labels has the positions 0 to "
+            "N - 1, its context is N - 1."
+        )
 
 
 def position_mistakes(runs: Sequence[Any]) -> Iterator[tuple[str, Change]]:

@@ -16,7 +16,12 @@ from iclimit.validation import check_runs, fit_runs
 from iclimit.validation.instruments.runs import explanations
 from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import mistakes
-from iclimit.validation.instruments.runs.positions import loss_from, position_mistakes
+from iclimit.validation.instruments.runs.positions import (
+    loss_from,
+    position_hints,
+    position_mistakes,
+)
+from iclimit.validation.instruments.runs.table import read_runs
 
 # Setting of the planted runs.
 SIZES = {"dim": 16, "context": 24, "prompts": 64, "tasks": 16, "rho": 0.1, "ridge": 0.3}
@@ -196,6 +201,7 @@ def test_what_is_not_known_is_refused(table):
     for changes, parameters, words in (
         ({}, {}, "first_position, or one as a parameter"),
         ({"position": 0}, EVERYWHERE, "position"),
+        ({}, {"first_position": 0}, "1 is the loss of all labels"),
         ({"position": 2.5}, EVERYWHERE, "position must be an integer"),
         ({}, {"first_position": SIZES["context"] + 1}, "at most the context"),
         ({"test_context": 8}, EVERYWHERE, "test_context must not be given"),
@@ -271,3 +277,16 @@ def test_where_the_loss_begins_is_fitted(small):
     (line,) = fit.predict(rows[:1]).rows()
     assert line["position"] == 4
     assert line["icl"] == pytest.approx(small[0]["icl"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("context", "words"), [(17, ["one before the context"]), (16, []), (15, ["one beyond"])]
+)
+def test_positions_that_end_one_off(small, context, words):
+    """Garg's sequences of 17 labels have positions 0 to 16."""
+    runs = read_runs(
+        [row | {"context": context} for row in small], convention=CONVENTIONS["lu2025"]
+    )
+    hints = list(position_hints(runs))
+    assert len(hints) == len(words)
+    assert all(word in hint for word, hint in zip(words, hints, strict=True))
