@@ -45,6 +45,6 @@ left.set_ylabel("error after d examples")
 right.set_ylabel("mean error over the positions")
 for axis in (left, right):
     axis.set_xscale("log", base=2)
-    axis.set_yscale("log", base=2)
     axis.set_xlabel(r"length of a sequence over d, $\alpha$")
+left.set_yscale("log", base=2)
 left.legend(frameon=False, title="tokens over $d^2$")
