@@ -36,7 +36,16 @@ largest value is that of :math:`x(1 + T(x))`, :math:`T = \frac dn\sum_j g_j/(x -
 minimum over :math:`x > \max g`.  A prompt whose features have r times the mean squared norm adds
 an eigenvalue :math:`x(1 + T)` at :math:`T = 1/(r - 1)`, if this is beyond the others.  The norm of
 the heaviest of n prompts is that of a lognormal law with the variance of :math:`|x_q|^2 |h|^2`.
-For leverages and shared prompts the time of descent is that of the flow which starts alike.
+For shared prompts the time of descent is that of the flow which starts alike.  Leverages are
+taken on its own contour: heavy prompts are learnt first, and momentum carries them too far.
+Prompts that are heavier than the heaviest of a run in a hundred are left out.
+
+**Inputs of a covariance** :math:`\Sigma/d` give features of the eigenvalues
+:math:`\sigma_i g_a/d`, as in `iclimit.asymptotics.pretraining.deterministic_equivalent`.  Sums
+over j are over all pairs (i, a), d times smaller.  The law of leverages is the one there.
+
+**Gates, drift and correlated tokens** change the law of summaries only.  After a query that is
+correlated with its context features are no products, which is refused.
 
 **Labels by a link** with the linear part c are divided by it, and so are summaries: in their units
 a flow of the time t with the decay :math:`\lambda` is one of :math:`c^2 t` with
@@ -49,6 +58,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -63,7 +73,9 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.finite_size import (
+    KNOWN,
     NAMES,
+    Run,
     change_by_rest,
     predicted_errors,
     read_run,
@@ -78,8 +90,9 @@ from iclimit.prediction import Prediction
 from iclimit.problem import check_problem
 from iclimit.threads import blas_threads_by_dim
 
-# Fields of a problem that predictions of flows and of SGD know; others have their defaults.
-KNOWN = ("tasks", "noise_variance", "task_law", "task_covariance")
+# Fields of a problem that predictions of merged attention and of SGD know; others have their
+# defaults.
+KNOWN_PLAIN = ("tasks", "noise_variance", "task_law", "task_covariance")
 
 # Ridge whose corrections are taken, times the time.  Of .4, .5, .6, 1 and 1.5 it left least.
 RIDGE_OF_TIME = 0.6
@@ -114,15 +127,13 @@ def predicted_flow_errors(
     Raises
     ------
     ValueError
-        If it has structured inputs, gates, drift or correlation, which are not known here, or if
-        its steps may be unstable.
+        If its queries are correlated with their contexts, which is not known here, or if its
+        steps may be unstable.
     """
     training = run.training
     if not isinstance(training, Flow | Descent):
         raise TypeError(f"training must be a Flow or Descent, got {training!r}")
-    # Rates that are refused are those of linear labels.
-    labels = ("link", "flips") if isinstance(training, Flow) else ()
-    check_plain(run, f"a {type(training).__name__}", *labels)
+    _check_known(run)
     time = time_of(run)
     # One seed for the same task sets in all predictions, those that a ridge with it has.
     seed: Seed = int(np.random.default_rng(rng).integers(2**63))
@@ -134,31 +145,54 @@ def predicted_flow_errors(
     if math.isinf(time) and (determined or training.start_variance == 0):
         return corrected
     read = read_run(near, seed, draws)
-    square = 1.0
-    if read.linked and isinstance(training, Flow):
-        square = read.linked.labels.slope**2
-        time = square * time
-        training = replace(training, time=time, ridge=training.ridge / square)
-    flows = [Flowing(law, read.test, run.prompts, training) for law in read.laws]
-    if time * max(np.trace(flow.train.second) for flow in flows) < UNMOVED:
+    flows = flows_of(run, read, training)
+    square = read.linked.labels.slope**2 if read.linked else 1.0
+    if square * time * max(flow.features.total for flow in flows) < UNMOVED:
         starts = np.array([start_errors(flow) for flow in flows])
         return Prediction(NAMES, square * starts, np.zeros((1, 2)))
-    alike = Flow(time, training.ridge, training.start_variance)
-    errors = []
-    by_leverages = []
-    for flow in flows:
-        prompts = PromptLaw.of(flow.train, run.prompts, read.ridge)
-        flowing = replace(flow, training=alike)
-        factors = np.divide(flow_errors(flowing, prompts), flow_errors(flowing))
-        errors.append(flow_errors(flow) * factors)
-        by_leverages.append(factors)
+    alike = np.array([flow_errors(flow) for flow in flows])
+    errors = np.array([flow_errors(flow, PromptLaw.of(flow, read.ridge)) for flow in flows])
     moments = predicted_errors(near, rng=seed, draws=draws, approach="moments")
     by_tasks = np.mean(corrected.over_tasks, axis=0) / np.mean(moments.over_tasks, axis=0)
+    by_leverages = np.mean(errors / alike, axis=0)
     doubt = corrected.doubt + UNCERTAIN * np.abs(by_tasks - 1)
+    doubt = doubt + UNCERTAIN_LEVERAGES * np.abs(by_leverages - 1)
     if read.linked:
         by_tasks = by_tasks * change_by_rest(read, run.prompts)[0]
-    doubt = doubt + UNCERTAIN_LEVERAGES * np.abs(np.mean(by_leverages, axis=0) - 1)
-    return Prediction(NAMES, square * np.array(errors) * by_tasks, doubt)
+    return Prediction(NAMES, square * errors * by_tasks, doubt)
+
+
+def _check_known(run: Experiment) -> None:
+    """Check that the training of a run, and what it is tested on, are predicted here.
+
+    Raises
+    ------
+    ValueError
+        If its queries are correlated, or steps have labels that are not linear.
+    """
+    kind = type(run.training).__name__
+    check_loss(run)
+    for problem in (run.problem, run.tests.problem):
+        check_problem(problem, *KNOWN)
+        if problem.correlated_query:
+            raise ValueError(
+                f"correlated_query must be False for a {kind}, got True: its features are no "
+                "products of a query and a summary, and their errors in time are not known"
+            )
+        # Rates that are refused are those of linear labels.
+        if isinstance(run.training, Descent) and not problem.has_linear_labels:
+            raise ValueError(
+                f"labels must be linear for a {kind}, got {problem.labels}: rates that are stable "
+                "are known for them; iclimit.Flow has any"
+            )
+
+
+def flows_of(run: Experiment, read: Run, training: Flow | Descent) -> list[Flowing]:
+    """Trainings of a run, one for each of its task sets; flows of labels by a link rescaled."""
+    if read.linked and isinstance(training, Flow):
+        square = read.linked.labels.slope**2
+        training = replace(training, time=square * training.time, ridge=training.ridge / square)
+    return [Flowing(law, read.test, run.prompts, training, read.inputs) for law in read.laws]
 
 
 def time_of(run: Experiment) -> float:
@@ -175,10 +209,8 @@ def ridge_of_time(time: float, ridge: float = 0.0) -> float:
     return min(ridge + RIDGE_OF_TIME / max(time, 1e-9), LARGEST_RIDGE)
 
 
-def check_plain(run: Experiment, training: str, *known: str) -> None:
+def check_plain(run: Experiment, training: str) -> None:
     """Check that a run has no structured inputs, gates, drift or correlation.
-
-    ``known`` are other fields of a problem that may be given.
 
     Raises
     ------
@@ -186,8 +218,8 @@ def check_plain(run: Experiment, training: str, *known: str) -> None:
         If it has, with the training for which they are not known.
     """
     check_loss(run)
-    check_problem(run.problem, *KNOWN, *known)
-    check_problem(run.tests.problem, *KNOWN, *known)
+    check_problem(run.problem, *KNOWN_PLAIN)
+    check_problem(run.tests.problem, *KNOWN_PLAIN)
     for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
         if gates is not None:
             raise ValueError(
@@ -197,17 +229,87 @@ def check_plain(run: Experiment, training: str, *known: str) -> None:
 
 @dataclass(frozen=True)
 class Flowing:
-    """Laws of training and test summaries, and a way of training."""
+    """Laws of training and test summaries, those of whitened inputs, and a way of training.
+
+    Without ``inputs`` these are isotropic.
+    """
 
     train: SummaryLaw
     test: SummaryLaw
     prompts: int
     training: Flow | Descent
+    inputs: Inputs | None = None
 
     @property
     def dim(self) -> int:
         """Dimension of the inputs."""
         return self.train.cross.shape[1]
+
+    @cached_property
+    def features(self) -> Features:
+        """Directions in which features are independent."""
+        inputs = self.inputs or Inputs.of(None, self.dim)
+        values, basis = np.linalg.eigh(inputs.colour(inputs.colour(self.train.second).T))
+        pushed = inputs.colour(basis)
+        return Features(
+            variances=inputs.values * np.maximum(values, 0.0),
+            pushed=pushed,
+            learnt=inputs.basis.T @ self.train.cross.T @ pushed,
+            tested=inputs.values * np.sum(pushed * (self.test.second @ pushed), axis=0),
+            inputs=inputs,
+        )
+
+    @property
+    def share(self) -> float:
+        """Directions that each variance of features stands for, over the prompts."""
+        return self.features.inputs.multiplicity / self.prompts
+
+    @property
+    def start(self) -> float:
+        """Mean square of the start for each variance of features, in the units of errors."""
+        variance = self.training.start_variance / self.dim
+        return variance * self.features.inputs.multiplicity / self.dim
+
+
+@dataclass(frozen=True)
+class Features:
+    """Products of a query and a summary, in directions in which they are independent.
+
+    Attributes
+    ----------
+    variances, tested : ndarray (r, d + 1)
+        d times the variances of training features, and of those behind the ICL error.
+    pushed : ndarray (d + 1, d + 1)
+        Eigenvectors of the summaries as columns, seen from whitened summaries.
+    learnt : ndarray (d, d + 1)
+        Moments of summaries with tasks.
+    inputs : Inputs
+        Of which r eigenvalues stand for all.
+    """
+
+    variances: np.ndarray
+    tested: np.ndarray
+    pushed: np.ndarray
+    learnt: np.ndarray
+    inputs: Inputs
+
+    @property
+    def power(self) -> np.ndarray:
+        """Squared products of labels and features, (r, d + 1)."""
+        squares = self.inputs.values * self.learnt**2 / len(self.learnt)
+        if self.inputs.multiplicity == 1:
+            return squares
+        return np.sum(squares, axis=0, keepdims=True)
+
+    @property
+    def total(self) -> float:
+        """Sum of the variances."""
+        return float(np.sum(self.variances)) * self.inputs.multiplicity / len(self.learnt)
+
+    def fit(self, weights: np.ndarray) -> np.ndarray:
+        """Gamma of whitened prompts if products of labels and features have these weights."""
+        scaled = self.inputs.values * weights.reshape(self.variances.shape) * self.learnt
+        return self.inputs.basis @ scaled @ self.pushed.T
 
 
 @dataclass(frozen=True)
@@ -225,11 +327,16 @@ class PromptLaw:
     weight: np.ndarray
 
     @classmethod
-    def of(cls, law: SummaryLaw, prompts: int, ridge: float) -> PromptLaw:
-        """Prompts of these summaries, with their leverages at a ridge."""
-        known = leverages(law, prompts, ridge, Inputs.of(None, law.cross.shape[1]))
+    def of(cls, flow: Flowing, ridge: float) -> PromptLaw:
+        """Training prompts, with their leverages at a ridge."""
+        known = leverages(flow.train, flow.prompts, ridge, flow.features.inputs)
         query = np.broadcast_to(known.query[:, None], known.u.shape)
-        return cls(query.ravel(), known.u.ravel(), known.weight.ravel())
+        seen = np.ones(known.u.shape, bool)
+        # In steps prompts that make single runs unstable would count as much as all others.
+        if isinstance(flow.training, Descent):
+            seen = known.u <= heaviest_prompt(flow)
+        weight = known.weight[seen] / np.sum(known.weight[seen])
+        return cls(query[seen], known.u[seen], weight)
 
 
 # Prompts of one leverage.
@@ -238,9 +345,8 @@ ALIKE = PromptLaw(np.ones(1), np.ones(1), np.ones(1))
 
 def start_errors(flow: Flowing) -> tuple[float, float]:
     """ICL and IDG error of the start."""
-    start = flow.training.start_variance / flow.dim
-    icl = flow.test.label + start * np.trace(flow.test.second)
-    return float(icl), float(flow.train.label + start * np.trace(flow.train.second))
+    icl = flow.test.label + flow.start * np.sum(flow.features.tested)
+    return float(icl), float(flow.train.label + flow.start * np.sum(flow.features.variances))
 
 
 def flow_errors(flow: Flowing, prompts: PromptLaw = ALIKE) -> tuple[float, float]:
@@ -249,11 +355,11 @@ def flow_errors(flow: Flowing, prompts: PromptLaw = ALIKE) -> tuple[float, float
         return start_errors(flow)
     mixed = _mixture(flow, prompts)
     with undefined_in_float64():
-        return _integrated(flow, *mixed, prompts)
+        return _integrated(flow, mixed, prompts)
 
 
-def _mixture(flow: Flowing, prompts: PromptLaw) -> tuple[np.ndarray, np.ndarray, Mixture]:
-    """Eigenvalues and eigenvectors of the summaries, and what a training mixes.
+def _mixture(flow: Flowing, prompts: PromptLaw) -> Mixture:
+    """Ridge regressions that a training mixes.
 
     Raises
     ------
@@ -261,40 +367,44 @@ def _mixture(flow: Flowing, prompts: PromptLaw) -> tuple[np.ndarray, np.ndarray,
         If steps may be unstable.
     """
     training = flow.training
-    values, basis = np.linalg.eigh(flow.train.second)
-    values = np.maximum(values, 0.0)
-    share = flow.dim / flow.prompts
+    variances = flow.features.variances.ravel()
     if isinstance(training, Flow) and math.isinf(training.time):
         z = np.zeros(1)
-        xi = np.array([_real_root(training.ridge, values, share)])
+        xi = np.array([_real_root(training.ridge, variances, flow.share)])
         weights = np.ones(1)
     else:
-        branches = _contour(flow, values, share)
+        branches = _contour(flow)
         z = np.concatenate([branch.z for branch in branches])
         xi = np.concatenate(
-            [followed_ridges(branch, training.ridge, values, share) for branch in branches]
+            [followed_ridges(branch, training.ridge, variances, flow.share) for branch in branches]
         )
         weights = np.concatenate([branch.weights for branch in branches])
     with undefined_in_float64():
-        xi, t = _with_leverages(z + training.ridge, xi, values, share, prompts)
+        xi, t = _with_leverages(z + training.ridge, xi, variances, flow.share, prompts)
     kept = _kept(xi, z, training.ridge)
-    return values, basis, Mixture(xi, kept, t, weights, mirrored=np.iscomplexobj(z))
+    return Mixture(xi, kept, t, weights, mirrored=np.iscomplexobj(z))
 
 
 def start_covariance(flow: Flowing) -> np.ndarray:
     """Covariance of ICL and IDG error over random starts, at the mean of what prompts do."""
-    g, basis, mixed = _mixture(flow, ALIKE)
-    m = mixed.factor * mixed.weights[:, None] / (g + mixed.xi[:, None])
-    fit = flow.train.cross.T @ (basis * np.sum(m, axis=0).real) @ basis.T
-    kept = (basis * (mixed.kept @ m).real) @ basis.T
+    features = flow.features
+    inputs = features.inputs
+    mixed = _mixture(flow, ALIKE)
+    m = mixed.factor * mixed.weights[:, None] / (features.variances.ravel() + mixed.xi[:, None])
+    fit = features.fit(np.sum(m, axis=0).real)
+    kept = (mixed.kept @ m).real.reshape(features.variances.shape)
     variance = flow.training.start_variance / flow.dim
-    laws = (flow.test, flow.train)
-    linear = [(fit @ law.second - law.cross.T) @ kept for law in laws]
-    square = [kept @ law.second @ kept for law in laws]
+    linear = []
+    square = []
+    for law in (flow.test, flow.train):
+        slope = inputs.basis.T @ (fit @ law.second - law.cross.T) @ features.pushed
+        linear.append(np.sqrt(inputs.values) * kept * slope)
+        between = inputs.values[:, None] * (features.pushed.T @ law.second @ features.pushed)
+        square.append(kept[:, :, None] * between * kept[:, None, :])
     covariance = [
         [
             4 * variance / flow.dim**2 * np.vdot(linear[i], linear[j])
-            + 2 * variance**2 / flow.dim * np.vdot(square[i], square[j])
+            + 2 * variance**2 * inputs.multiplicity / flow.dim**2 * np.vdot(square[i], square[j])
             for j in range(2)
         ]
         for i in range(2)
@@ -383,7 +493,7 @@ def _with_leverages(
     raise ArithmeticError(f"leverages were not found in {MOST_NEWTON_STEPS} steps")
 
 
-def _contour(flow: Flowing, g: np.ndarray, share: float) -> list[Branch]:
+def _contour(flow: Flowing) -> list[Branch]:
     """Contour of a training that is neither at its start nor endless.
 
     Raises
@@ -394,10 +504,11 @@ def _contour(flow: Flowing, g: np.ndarray, share: float) -> list[Branch]:
     training = flow.training
     if isinstance(training, Flow):
         return flow_contour(training.time)
+    g = flow.features.variances.ravel()
     step = 2 * training.learning_rate / flow.dim
     rate = flow.dim * (1 + training.momentum)
-    edge = rate / (largest_eigenvalue(g, share) + training.ridge)
-    rarely = largest_eigenvalue(g, share, heaviest_prompt(flow))
+    edge = rate / (largest_eigenvalue(g, flow.share) + training.ridge)
+    rarely = largest_eigenvalue(g, flow.share, heaviest_prompt(flow))
     safe = rate / (rarely + training.ridge)
     allowed = min(STABLE * edge, safe)
     if training.learning_rate > allowed:
@@ -413,8 +524,11 @@ def heaviest_prompt(flow: Flowing) -> float:
 
     A share `UNSTABLE_RUNS` of runs has a heavier one.
     """
-    summaries = quadratic_form_variance(flow.train, np.eye(flow.dim + 1))
-    spread = math.sqrt(math.log((1 + summaries) * (1 + 2 / flow.dim)))
+    features = flow.features
+    sigma = features.inputs.values
+    summaries = quadratic_form_variance(flow.train, features.pushed @ features.pushed.T)
+    queries = 2 * np.sum(sigma**2) / np.sum(sigma) ** 2 / features.inputs.multiplicity
+    spread = math.sqrt(math.log((1 + summaries) * (1 + float(queries))))
     return math.exp(-spread * float(ndtri(UNSTABLE_RUNS / flow.prompts)) - spread**2 / 2)
 
 
@@ -451,43 +565,47 @@ def followed_ridges(branch: Branch, ridge: float, g: np.ndarray, share: float) -
     return np.array(xis[1:])
 
 
-def _integrated(
-    flow: Flowing, g: np.ndarray, basis: np.ndarray, mixed: Mixture, prompts: PromptLaw
-) -> tuple[float, float]:
+def _integrated(flow: Flowing, mixed: Mixture, prompts: PromptLaw) -> tuple[float, float]:
     """ICL and IDG error of a mixture of ridge regressions."""
-    dim = flow.dim
-    share = dim / flow.prompts
-    learnt = flow.train.cross.T @ basis
-    power = np.sum(learnt**2, axis=0) / dim
-    tested = np.sum(basis * (flow.test.second @ basis), axis=0)
+    features = flow.features
     others = mixed.others
+    g = features.variances.ravel()
+    tested = features.tested.ravel()
+    power = features.power.ravel()
     m = 1 / (g + mixed.xi[:, None])
     other = 1 / (g + others.xi[:, None])
-    start = flow.training.start_variance / dim * np.multiply.outer(mixed.kept, others.kept)
+    start = flow.start * np.multiply.outer(mixed.kept, others.kept)
     linear = (m @ power)[:, None] + (other @ power)[None, :]
     known = flow.train.label - linear + (m * power * g) @ other.T
     known = known + start * ((m * g) @ other.T)
+    own = (m * g**2) @ other.T
+    seen = g > 0
+    misfit = flow.train.label - flow.train.rho - float(np.sum(power[seen] / g[seen]))
+    noise, norms = _over_prompts(mixed, prompts, flow.train.rho, misfit)
+    variance = flow.share * (noise + norms * known) / (1 - flow.share * own * norms)
+    scatter = start * ((m * tested) @ other.T) + variance * ((m * g * tested) @ other.T)
+    idg = known + variance * own
+    pairs = mixed.factor * np.multiply.outer(mixed.weights, others.weights)
+    gamma = features.fit(mixed.factor * (mixed.weights @ m).real)
+    fitted = np.sum(gamma * (gamma @ flow.test.second)) - 2 * np.sum(gamma * flow.test.cross.T)
+    icl = flow.test.label + float(fitted) / flow.dim + float(np.sum(pairs * scatter).real)
+    return icl, float(np.sum(pairs * idg).real)
+
+
+def _over_prompts(
+    mixed: Mixture, prompts: PromptLaw, rho: float, misfit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What prompts add to the squared error between two ridges, and the factor of that error."""
+    others = mixed.others
     u = prompts.leverage
     left = 1 / (mixed.t[:, None] + u)
     others_left = 1 / (others.t[:, None] + u)
     fractions = np.multiply.outer(left @ (prompts.weight * u), others_left @ (prompts.weight * u))
-    factor = share / fractions
-    norms = (left * prompts.weight * u**2) @ others_left.T
     # Noise and misfit of a prompt do not grow with its leverage; the misfit is that of its query.
-    seen = g > 0
-    misfit = flow.train.label - flow.train.rho - np.sum(power[seen] / g[seen])
-    beside = flow.train.rho * (1 - u) + misfit * (prompts.query - u)
+    beside = rho * (1 - u) + misfit * (prompts.query - u)
     noise = (left * prompts.weight * u * beside) @ others_left.T
-    own = factor * ((m * g**2) @ other.T)
-    variance = factor * (noise + norms * known) / (1 - own * norms)
-    scatter = start * ((m * tested) @ other.T) + variance * ((m * g * tested) @ other.T)
-    idg = known + variance * ((m * g**2) @ other.T)
-    pairs = mixed.factor * np.multiply.outer(mixed.weights, others.weights)
-    mean = mixed.factor * (mixed.weights @ m).real
-    gamma = (learnt * mean) @ basis.T
-    fitted = np.sum(gamma * (gamma @ flow.test.second)) - 2 * np.sum(gamma * flow.test.cross.T)
-    icl = flow.test.label + float(fitted) / dim + float(np.sum(pairs * scatter).real)
-    return icl, float(np.sum(pairs * idg).real)
+    norms = (left * prompts.weight * u**2) @ others_left.T
+    return noise / fractions, norms / fractions
 
 
 def _move(xi: np.ndarray, z: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from iclimit.asymptotics.pretraining.finite_flow import (
-    Flowing,
+    flows_of,
     ridge_of_time,
     start_covariance,
     time_of,
@@ -69,7 +69,7 @@ def predicted_flow_spread(
     if training.start_variance:
         read = read_run(near, rng, AVERAGED)
         alike = Flow(max(time, LEAST_TIME), training.ridge, training.start_variance)
-        flows = [Flowing(law, read.test, run.prompts, alike) for law in read.laws]
+        flows = flows_of(run, read, alike)
         prompts = prompts + np.mean([start_covariance(flow) for flow in flows], axis=0)
     return scatter_of(
         prompts,

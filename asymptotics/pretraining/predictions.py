@@ -54,9 +54,9 @@ def predict(
         Means of "icl" and "idg", and what they scatter by.  Errors are those of one output, where
         there are several (their stated uncertainty: module
         `iclimit.asymptotics.pretraining.several_outputs`).  Of a run that is trained by `SGD`, or
-        on a `RandomLength` or `AllPositions`, or has a ``scale_law``, the scatter of single runs
-        is not known; there, and for a `Flow` or `Descent`, neither are structured inputs and
-        gates.
+        on a `RandomLength` or `AllPositions`, or has a ``scale_law``, neither the scatter of
+        single runs nor structured inputs and gates are known; of a `Flow` or `Descent` correlated
+        queries and a ``scale_law`` are not.
 
     Raises
     ------
