@@ -99,7 +99,7 @@ RIDGE_OF_TIME = 0.6
 
 # Share of what shared prompts change that counts as uncertain, and of what leverages change.
 UNCERTAIN = 0.25
-UNCERTAIN_LEVERAGES = 0.1
+UNCERTAIN_LEVERAGES = 0.05
 
 # Time, in units of the inverse sum of the eigenvalues, in which nothing is learnt in float64.
 UNMOVED = 1e-12
