@@ -49,7 +49,7 @@ correlated with its context features are no products, which is refused.
 
 **Labels by a link** with the linear part c are divided by it, and so are summaries: in their units
 a flow of the time t with the decay :math:`\lambda` is one of :math:`c^2 t` with
-:math:`\lambda/c^2`, as in the limit.
+:math:`\lambda/c^2`, as in the limit, and a learning rate is :math:`c^2` times as large.
 
 .. page: pretraining/training-time: When should pretraining stop?
 """
@@ -168,7 +168,7 @@ def _check_known(run: Experiment) -> None:
     Raises
     ------
     ValueError
-        If its queries are correlated, or steps have labels that are not linear.
+        If its queries are correlated.
     """
     kind = type(run.training).__name__
     check_loss(run)
@@ -179,20 +179,21 @@ def _check_known(run: Experiment) -> None:
                 f"correlated_query must be False for a {kind}, got True: its features are no "
                 "products of a query and a summary, and their errors in time are not known"
             )
-        # Rates that are refused are those of linear labels.
-        if isinstance(run.training, Descent) and not problem.has_linear_labels:
-            raise ValueError(
-                f"labels must be linear for a {kind}, got {problem.labels}: rates that are stable "
-                "are known for them; iclimit.Flow has any"
-            )
 
 
 def flows_of(run: Experiment, read: Run, training: Flow | Descent) -> list[Flowing]:
-    """Trainings of a run, one for each of its task sets; flows of labels by a link rescaled."""
-    if read.linked and isinstance(training, Flow):
-        square = read.linked.labels.slope**2
-        training = replace(training, time=square * training.time, ridge=training.ridge / square)
-    return [Flowing(law, read.test, run.prompts, training, read.inputs) for law in read.laws]
+    """Trainings of a run, one for each of its task sets, in units of labels by a link."""
+    square = read.linked.labels.slope**2 if read.linked else 1.0
+    own = _in_units_of(training, square)
+    return [Flowing(law, read.test, run.prompts, own, read.inputs, square) for law in read.laws]
+
+
+def _in_units_of(training: Flow | Descent, square: float) -> Flow | Descent:
+    """Training on labels that are divided by the root of a number, and so their summaries."""
+    ridge = training.ridge / square
+    if isinstance(training, Flow):
+        return replace(training, time=square * training.time, ridge=ridge)
+    return replace(training, learning_rate=square * training.learning_rate, ridge=ridge)
 
 
 def time_of(run: Experiment) -> float:
@@ -229,9 +230,18 @@ def check_plain(run: Experiment, training: str) -> None:
 
 @dataclass(frozen=True)
 class Flowing:
-    """Laws of training and test summaries, those of whitened inputs, and a way of training.
+    """Laws of training and test summaries, and a way of training.
 
-    Without ``inputs`` these are isotropic.
+    Attributes
+    ----------
+    train, test : SummaryLaw
+    prompts : int
+    training : Flow or Descent
+        In units of the labels.
+    inputs : Inputs, optional
+        Laws of whitened inputs; without them inputs are isotropic.
+    label_square : float
+        Square of what labels were divided by; rates are so many times those that were given.
     """
 
     train: SummaryLaw
@@ -239,6 +249,7 @@ class Flowing:
     prompts: int
     training: Flow | Descent
     inputs: Inputs | None = None
+    label_square: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -512,9 +523,12 @@ def _contour(flow: Flowing) -> list[Branch]:
     safe = rate / (rarely + training.ridge)
     allowed = min(STABLE * edge, safe)
     if training.learning_rate > allowed:
+        unit = flow.label_square
+        given = float(f"{training.learning_rate / unit:.12g}")
         raise ValueError(
-            f"learning_rate must be at most {allowed:.3g}, got {training.learning_rate!r}: at "
-            f"{edge:.3g} steps are unstable in the mean, at {safe:.3g} in one run of a hundred"
+            f"learning_rate must be at most {allowed / unit:.3g}, got {given!r}: at "
+            f"{edge / unit:.3g} steps are unstable in the mean, at {safe / unit:.3g} in one run "
+            "of a hundred"
         )
     return descent_contour(training.steps, step, training.momentum)
 

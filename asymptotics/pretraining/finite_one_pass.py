@@ -31,13 +31,14 @@ def predicted_one_pass_errors(
         If it is not trained so.
     ValueError
         If it has structured inputs, gates, drift or correlation, or fresh tasks with a covariance,
-        which are not known here.
+        which are not known here, or labels that are not linear.
     ArithmeticError
         If the mean over runs overflows.
     """
     training = run.training
     if not isinstance(training, SGD):
         raise TypeError(f"training must be an SGD, got {training!r}")
+    _check_labels(run)
     check_plain(run, "SGD")
     if run.balanced:
         raise ValueError("balanced must be False for SGD: every prompt draws its task")
@@ -48,6 +49,16 @@ def predicted_one_pass_errors(
     else:
         errors = [_of_fresh_tasks(run, laws.test, rates, training.batch)]
     return Prediction(NAMES, np.array(errors), np.zeros((1, len(NAMES))))
+
+
+def _check_labels(run: Experiment) -> None:
+    """Refuse labels that are not linear, which effective ones do not stand for."""
+    if not run.problem.has_linear_labels:
+        raise ValueError(
+            f"link must be identity and flips 0 for SGD, got {run.problem.labels}: a step sees "
+            "few prompts, so that fourth moments of the labels count, and decide which rates are "
+            "stable; iclimit.sample draws such runs"
+        )
 
 
 def _of_tasks(

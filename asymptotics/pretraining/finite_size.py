@@ -564,7 +564,10 @@ def _check_linked(run: Experiment) -> None:
             )
     for name, gates in (("gates", run.model.gates), ("test_gates", run.tests.gates)):
         if gates is not None:
-            raise ValueError(f"{name} must be None for labels that are not linear")
+            raise ValueError(
+                f"{name} must be None for labels that are not linear: the law of weighed sums of "
+                "their squares is not known; iclimit.sample draws such runs"
+            )
 
 
 def check_known(run: Experiment) -> None:

@@ -5,6 +5,7 @@ is named in ``registry.csv`` or ``boundaries.csv``, takes its parameters as keyw
 broadcasts, except over the parameters that the registry marks as single.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from iclimit.asymptotics.pretraining import errors_at_size as corrected
 from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.links import LinkLike
 
 # Numbers that a parameter has at the points of a curve or a diagram.
 Values: TypeAlias = float | np.ndarray
@@ -41,6 +43,27 @@ def attention_over_dmmse(
     """ICL error of linear attention over that of dMMSE."""
     attention = pretraining.icl_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge)
     return attention / pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
+
+
+def labels_by_link(
+    function: Callable[..., Any],
+    *,
+    link: LinkLike = "identity",
+    rho: Values,
+    flips: Values = 0.0,
+    **setting: Values,
+) -> Any:
+    """Error or loss of labels by a link, from a function of linear ones.
+
+    A ridge and a time of training are those of the effective labels, whose features are larger by
+    the root of the factor.
+    """
+    labels = pretraining.effective_labels(link, rho, flips=flips)
+    if "ridge" in setting:
+        setting["ridge"] = labels.ridge_factor * setting["ridge"]
+    if "time" in setting:
+        setting["time"] = labels.factor * setting["time"]
+    return labels.factor * function(rho=labels.rho, **setting)
 
 
 def null_error(*, rho: Values, labels: float = 1.0, **_: Values) -> Any:

@@ -56,6 +56,9 @@ SEQUENCES = {
 # these are called there.
 ACCURACIES = {"pretrained_accuracy": "accuracy", "pretrained_idg_accuracy": "idg_accuracy"}
 
+# Quantities whose functions are of linear labels, that effective labels carry over to a link.
+CARRIED = ("icl_error_at_time", "idg_error_at_time", "training_loss_at_time", "stopped_icl_error")
+
 # Parameters that quantities of structured data take besides their own.
 TESTS = ("test_alpha", "test_rho")
 
@@ -275,6 +278,8 @@ def _quantity(row: Row) -> Quantity:
     spectral = row.structured == "spectrum"
     part = "" if spectral else row.structured
     function = find_function(row.function)
+    if row.name in CARRIED:
+        function = partial(combinations.labels_by_link, function)
     link = inspect.signature(function).parameters.get("link")
     return Quantity(
         name=row.name,

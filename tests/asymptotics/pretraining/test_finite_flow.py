@@ -332,9 +332,14 @@ def test_ends_of_structured_inputs_are_those_of_the_equivalent_of_ridge_regressi
     assert flow_errors(flow, PromptLaw.of(flow, 0.1)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_simulated_flow_of_classes():
+@pytest.mark.parametrize(
+    "training",
+    [Flow(3.0, 0.0, 0.2), Descent(20, 0.4, momentum=0.3, ridge=0.01)],
+    ids=["flow", "steps"],
+)
+def test_simulated_training_on_classes(training):
     law = Problem(8, 8, tasks=8, task_law="sphere", link="sign", flips=0.1)
-    run = Experiment(law, prompts=100, training=Flow(3.0, 0.0, 0.2))
+    run = Experiment(law, prompts=100, training=training)
     predicted = iclimit.predict(run, rng=0)
     simulated = iclimit.sample(run, rng=1, repeats=100)
     for place, name in enumerate(("icl", "idg")):
@@ -343,6 +348,10 @@ def test_simulated_flow_of_classes():
         doubt = float(np.linalg.norm(predicted.doubt[:, place])) * theory.mean
         error = math.hypot(found.standard_error, theory.standard_error)
         assert abs(found.mean - theory.mean) < doubt + 4 * error
-    descent = run.with_(training=Descent(10, 0.1))
-    with pytest.raises(ValueError, match="labels must be linear for a Descent"):
-        iclimit.predict(descent, rng=0)
+
+
+def test_a_rate_of_classes_that_is_refused_is_the_given_one():
+    law = Problem(8, 8, tasks=8, task_law="sphere", link="sign")
+    run = Experiment(law, prompts=100, training=Descent(5, 33.0))
+    with pytest.raises(ValueError, match=r"got 33\.0: at"):
+        iclimit.predict(run, rng=0, draws=2)

@@ -63,6 +63,8 @@ def test_what_is_not_known_is_refused():
         iclimit.predict(gated)
     with pytest.raises(ValueError, match="task_covariance must be None for SGD"):
         iclimit.predict(run.with_(problem=law(np.inf, task_covariance=np.ones(6))))
+    with pytest.raises(ValueError, match="link must be identity and flips 0 for SGD"):
+        iclimit.predict(run.with_(problem=law(4, link="sign")))
     with pytest.raises(ValueError, match="balanced must be False"):
         iclimit.predict(run.with_(problem=law(4), balanced=True))
     wild = run.with_(prompts=3000, training=SGD(9.0, batch=1))

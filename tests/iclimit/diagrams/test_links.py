@@ -153,6 +153,21 @@ def test_flips_need_no_link():
     assert clean.values[1] == pytest.approx(expected, rel=1e-12)
 
 
+def test_errors_at_a_time_of_training():
+    """They begin with the slope -2 g1^4 in time and end as ridge regression does."""
+    place = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.3, "ridge": 0.1, "link": "relu"}
+    times = np.array([1e-4, 2e-4, 1e7])
+    error = iclimit.curve("icl_error_at_time", time=times, **place).values[0]
+    slope = (error[1] - error[0]) / (times[1] - times[0])
+    assert slope == pytest.approx(-2 * 0.5**4, rel=5e-3)
+    assert error[2] == pytest.approx(float(iclimit.icl_error(**place)), rel=1e-6)
+    free = {name: place[name] for name in ("alpha", "kappa", "rho", "link")}
+    stopped = iclimit.curve("stopped_icl_error", tau=[2.0], **free).values[0][0]
+    near = np.geomspace(0.03, 10, 400)
+    along = iclimit.curve("icl_error_at_time", time=near, tau=2.0, ridge=0.0, **free)
+    assert stopped == pytest.approx(np.min(along.values[0]), rel=1e-4)
+
+
 def test_links_that_are_refused():
     refused = functools.partial(refuse, function=iclimit.curve)
     plain = {"tau": [1, 2], "alpha": 1, "kappa": 1}
@@ -180,4 +195,5 @@ def test_the_command_line(capsys):
 def test_quantities_that_take_a_link():
     linked = {name for name, quantity in QUANTITIES.items() if quantity.usual_link}
     assert {"icl_error", "idg_error", "task_gap", "pretrained_accuracy"} <= linked
+    assert {"icl_error_at_time", "stopped_icl_error"} <= linked
     assert "optimal_ridge" not in linked
