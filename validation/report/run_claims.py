@@ -151,7 +151,7 @@ def validate(
     rng : int
         Root of the random numbers; results depend on it and not on the number of jobs.
     jobs : int
-        Worker processes; -1 for all cores, 1 for this process.  With "cupy" one is used.
+        Worker processes; -1 for all cores, 1 for this process.  With "cupy" one more has the GPU.
     backend : {"numpy", "cupy"}
         Where to simulate.
     store : RunStore, optional
