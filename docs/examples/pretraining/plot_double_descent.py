@@ -28,7 +28,7 @@ simulated = iclimit.curve(
     jobs=1,
 )
 figure, ax = plt.subplots(figsize=(6.4, 4))
-simulated.plot(ax)
+simulated.plot(ax, label="limit of large d")
 ax.set_ylim(0.6, 30)
 ax.set(
     xlabel=r"prompts over squared dimension, $\tau = n/d^2$",
