@@ -11,6 +11,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
 from iclimit.asymptotics.pretraining.finite_flow import check_plain
 from iclimit.asymptotics.pretraining.finite_size import NAMES, read_run
+from iclimit.asymptotics.pretraining.one_pass import require_stable
 from iclimit.asymptotics.pretraining.one_pass_moments import ContextLaw, StepMap
 from iclimit.asymptotics.pretraining.one_pass_tasks import TaskSetContexts
 from iclimit.checks import Seed
@@ -31,9 +32,10 @@ def predicted_one_pass_errors(
         If it is not trained so.
     ValueError
         If it has structured inputs, gates, drift or correlation, or fresh tasks with a covariance,
-        which are not known here, or labels that are not linear.
+        which are not known here, or labels that are not linear; or if a rate is unstable with
+        fresh tasks.
     ArithmeticError
-        If the mean over runs overflows.
+        If the mean over runs overflows, with drawn tasks.
     """
     training = run.training
     if not isinstance(training, SGD):
@@ -84,12 +86,11 @@ def _of_fresh_tasks(
         problem.task_law == "gaussian",
     )
     step_map = StepMap.of(law, np.asarray(float(batch)))
+    stable = step_map.stable_time() * problem.dim / 2
+    require_stable("learning_rate", np.max(rates), stable)
     state = step_map.start
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rate in rates:
-            state = step_map.step(state, np.asarray(2 * rate / problem.dim))
-    if not np.all(np.isfinite(state)):
-        raise ArithmeticError("the mean over runs overflows: learning_rate is too large")
+    for rate in rates:
+        state = step_map.step(state, np.asarray(2 * rate / problem.dim))
     idg = float(step_map.least_error + step_map.excess(state))
     dim = problem.dim
     square, last, trace = state

@@ -281,15 +281,15 @@ def one_pass_errors(
     else:
         rate = values.learning_rate
         excess = step_map.excess(step_map.steps(values.steps, 2 * rate / values.dim))
-        _require_stable("learning_rate", rate, stable)
+        require_stable("learning_rate", rate, stable)
     if schedule is not None:
         used = schedule[: int(last)]
-        _require_stable("rates", np.max(used, initial=0.0), np.min(stable, initial=np.inf))
+        require_stable("rates", np.max(used, initial=0.0), np.min(stable, initial=np.inf))
     least = step_map.least_error
     return OnePass(*(part[()] for part in (least + excess, least, rate, stable)))
 
 
-def _require_stable(name: str, rate: np.ndarray, stable: np.ndarray) -> None:
+def require_stable(name: str, rate: np.ndarray, stable: np.ndarray) -> None:
     """Raise a ValueError for rates from the stable one on."""
     unstable = np.ravel(rate >= stable)
     if np.any(unstable):
