@@ -68,7 +68,7 @@ def test_what_is_not_known_is_refused():
     with pytest.raises(ValueError, match="balanced must be False"):
         iclimit.predict(run.with_(problem=law(4), balanced=True))
     wild = run.with_(prompts=3000, training=SGD(9.0, batch=1))
-    with pytest.raises(ValueError, match="learning_rate must be below .*, got 9: the mean"):
+    with pytest.raises(ValueError, match=r"learning_rate must be below .*, got 9: the mean"):
         iclimit.predict(wild)
     with pytest.raises(ArithmeticError, match="rates are too large"):
         iclimit.predict(wild.with_(problem=law(4)))
