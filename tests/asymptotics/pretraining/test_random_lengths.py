@@ -214,7 +214,7 @@ def test_tests_of_other_lengths_and_noise():
     loss = RandomLength((16, 32))
     run = Experiment(law, prompts=800, loss=loss, training=Ridge(0.2))
     tested = run.with_(test=Test(law.with_fresh_tasks(context=64, noise_variance=0.3)))
-    prediction = predict(tested)
+    prediction = predict(tested, rng=0)
     simulated = sample(tested, rng=0, repeats=30)
     deviation = simulated.icl.mean / prediction.icl.mean - 1
     assert abs(deviation) < prediction.doubt[0, 0] + 3 * simulated.icl.standard_error
