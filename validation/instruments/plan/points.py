@@ -39,8 +39,10 @@ TESTS = ("test_alpha", "test_rho")
 TRAINED = ("time", "start_variance")
 
 # Numbers of a setting.
-RATIOS = ("tau", "alpha", "kappa", "rho", "ridge", *TESTS, *TRAINED)
-RATIOS += ("sequence_ratio", "alpha_min")
+RATIOS = (
+    *("tau", "alpha", "kappa", "rho", "ridge", *TESTS, *TRAINED),
+    *("sequence_ratio", "alpha_min"),
+)
 
 # Keywords of runs that are predicted with their scatter.
 KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho", *TRAINED, *OF_LOSS}
