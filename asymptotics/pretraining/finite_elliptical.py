@@ -9,7 +9,7 @@ that of Gaussian inputs after contexts so short that summaries have about the sa
 
 Derived here; claim ``elliptical``.
 
-.. page: pretraining/labels: Labels of any kind
+.. page: pretraining/labels: Any labels
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ def solved_arguments(cell: Cell) -> dict[str, Any]:
     solved = run.with_(training=Ridge(run.ridge)).keywords()
     # Each position of a sequence is a row, as a prompt is.
     solved["prompts"] *= len(run.loss.positions(run.problem.context))
-    return arguments | {name: solved.get(name, 0.0) for name in _SOLVED}
+    numbers = {name: solved.get(name, 0.0) for name in _SOLVED}
+    return numbers | {"repeats": arguments["repeats"]}
 
 
 def prediction_cell(

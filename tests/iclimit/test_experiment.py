@@ -352,7 +352,8 @@ def test_losses_without_their_keywords():
 
 def test_rooms_that_know_one_loss_refuse_others_by_name():
     run = RUN.with_(loss=AllPositions())
-    value_error("loss must be LastPosition here, got AllPositions", cost, run)
+    lengths = RUN.with_(loss=RandomLength((2, 6)))
+    value_error("loss must be LastPosition or AllPositions here, got RandomLength", cost, lengths)
     short = run.with_(training=SGD(0.1))
     value_error(
         "loss must be LastPosition here", iclimit.pretraining.simulate_one_pass, short, rng=0

@@ -203,10 +203,12 @@ def test_log_of_lightning_in_alternate_rows(tmp_path):
     train = pd.DataFrame({"step": STEPS, "train_loss": losses})
     both = pd.concat([train, pd.DataFrame({"step": STEPS, "val_loss": 2 * losses})])
     both.sort_values("step", kind="stable").to_csv(path, index=False)
-    for table in (path, pd.read_csv(path, float_precision="round_trip")):
+    for table in (path, pd.read_csv(path)):
         for name, factor in (("train_loss", 1), ("val_loss", 2)):
             found, _ = curves_of(table, columns={"loss": name}, ignore="others")
-            assert found == {"the curve": (STEPS.tolist(), (factor * losses).tolist())}
+            # Older versions of pandas do not read the last digit of a number.
+            expected = pytest.approx((factor * losses).tolist(), rel=1e-14)
+            assert found == {"the curve": (STEPS.tolist(), expected)}
     value_error("unknown, too: val_loss.*--ignore others", curves_of, path)
 
 
