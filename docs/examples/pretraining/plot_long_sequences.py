@@ -2,9 +2,10 @@ r"""
 Long sequences or many?
 =======================
 
-A number of tokens, B d² in all, is spent on many short sequences or on few long ones.  Few sequences
-hold few tasks, and a long one tunes the single rate of linear attention to long contexts.  For tests
-after d examples, lengths of a few d are best.  Lines are the limit, points are runs.
+A number of tokens, B d^2 in all, is spent on many short sequences or on few long ones.  Few
+sequences hold few tasks, and a long one tunes the single rate of linear attention to long
+contexts.  For tests after d examples, lengths of a few d are best.  Lines are the limit, points
+are runs.
 """
 
 import matplotlib.pyplot as plt
