@@ -188,6 +188,19 @@ def test_many_small_steps_are_the_flow():
     assert gaps[2] < 1e-4
 
 
+def assert_as_predicted(run, *, draws, most):
+    """Errors of runs agree with their prediction, and would not if it were this share off."""
+    runs = iclimit.sample(run, rng=1, repeats=60)
+    predicted = iclimit.predict(run, rng=2, draws=draws)
+    for name in ("icl", "idg"):
+        error = predicted[name]
+        deviation = runs[name].mean - error.mean
+        doubt = predicted.uncertainty / 2 * error.mean
+        scale = math.sqrt(runs[name].standard_error ** 2 + error.standard_error**2 + doubt**2)
+        assert abs(deviation) < ALLOWED * scale
+        assert scale < most * error.mean
+
+
 @pytest.mark.parametrize(
     "training",
     [
@@ -198,15 +211,7 @@ def test_many_small_steps_are_the_flow():
 )
 def test_steps_are_as_predicted(training):
     run = Point(**POINT).at(dim=14).with_(training=training)
-    runs = iclimit.sample(run, rng=1, repeats=60)
-    predicted = iclimit.predict(run, rng=2, draws=20)
-    for name in ("icl", "idg"):
-        error = predicted[name]
-        deviation = runs[name].mean - error.mean
-        doubt = predicted.uncertainty / 2 * error.mean
-        scale = math.sqrt(runs[name].standard_error ** 2 + error.standard_error**2 + doubt**2)
-        assert abs(deviation) < ALLOWED * scale
-        assert scale < 0.03 * error.mean
+    assert_as_predicted(run, draws=20, most=0.03)
 
 
 def test_steps_that_are_too_long_or_remember_too_much_are_named():
@@ -302,15 +307,7 @@ def law(**settings):
 )
 def test_runs_of_any_law_are_as_predicted(problem, prompts, training, gates):
     run = Experiment(problem, prompts=prompts, training=training, model=iclimit.Reduced(gates))
-    runs = iclimit.sample(run, rng=1, repeats=60)
-    predicted = iclimit.predict(run, rng=2, draws=10)
-    for name in ("icl", "idg"):
-        error = predicted[name]
-        deviation = runs[name].mean - error.mean
-        doubt = predicted.uncertainty / 2 * error.mean
-        scale = math.sqrt(runs[name].standard_error ** 2 + error.standard_error**2 + doubt**2)
-        assert abs(deviation) < ALLOWED * scale
-        assert scale < 0.04 * error.mean
+    assert_as_predicted(run, draws=10, most=0.04)
 
 
 def test_inputs_of_one_variance_are_isotropic_ones():
