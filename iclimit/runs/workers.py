@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -141,6 +142,8 @@ class Workers:
             self._submitting = deferred_interrupts
             remove_abandoned(_SHARED)
             claim_semaphores(_SHARED)
+            # A worker process that idled or has grown is replaced, and no result is lost.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             self._executors[False] = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
             )

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -161,6 +162,16 @@ def test_workers_begin_while_cells_are_asked_for(tmp_path):
         yield NUMBERS[2]
 
     assert len(list(run_cells(cells(), rng=0, jobs=2))) == 2
+
+
+def test_workers_that_have_grown_are_replaced_silently():
+    # Python would print the warning of the thread that replaces them, in the middle of the output.
+    cells = [Cell.of(placed, of=of, leaves=40_000_000, nap=1.1) for of in range(8)]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        outcomes = list(run_cells(cells, rng=0, jobs=2))
+    assert len({outcome.result for outcome in outcomes}) > 2
+    assert [str(each.message) for each in seen] == []
 
 
 @pytest.mark.parametrize("recorded", [False, True])
