@@ -103,6 +103,10 @@ def _of_row(row: RowDeviation, theory: Theory) -> Iterator[Impossible]:
         noise = run.tests.get("test_rho", run.rho) if name == "icl" else run.rho
         least = _Bound(noise)
         if _score(error.mean, error.standard_error, least) >= -MOST_BELOW:
+            # What is predicted is possible, so an error that is not below it is.
+            possible = _Bound(row.prediction.value(name))
+            if _score(error.mean, error.standard_error, possible) >= -MOST_BELOW:
+                continue
             least = _least_error(name, run, theory)
         if _score(error.mean, error.standard_error, least) < -MOST_BELOW:
             yield _impossible(name, row, least)
