@@ -66,6 +66,12 @@ MOST_STEPS = 2000
 # The interactions are a factor of what is at least this share of the mean error.
 LEAST_SHARE = 0.2
 
+# Equal cells of [0, 1] in which drawn numbers are looked up; a power of 2, so that ends are exact.
+CELLS = 2**16
+
+# Most products of two summaries of which all second moments are taken at once.
+MOST_PRODUCTS = 500
+
 
 @dataclass(frozen=True)
 class DrawnPrompts:
@@ -217,14 +223,38 @@ class DrawnFit:
         missed = self.prompts.tasks - self.prompts.summaries @ self.fit.T
         return np.asarray(missed / math.sqrt(dim))
 
+    @cached_property
+    def products(self) -> np.ndarray | None:
+        """Second moments of the products h_i h_j, i <= j, times theta^2 r^2; None if too many."""
+        rows, columns = np.triu_indices(len(self.resolvent))
+        if len(rows) > MOST_PRODUCTS:
+            return None
+        drawn = self.prompts
+        summaries = np.ascontiguousarray(drawn.summaries.T)
+        root = np.sqrt(drawn.weight) * self.theta * drawn.norms
+        products = summaries[rows] * summaries[columns] * root
+        return np.asarray(products @ products.T)
+
+    def injected(self, matrix: np.ndarray) -> np.ndarray:
+        """Mean of theta^2 r^2 (h'Xh) hh' for a symmetric X."""
+        if self.products is None:
+            weights = (self.theta * self.prompts.norms) ** 2
+            return self.prompts.second(weights * self.prompts.forms(matrix))
+        rows, columns = np.triu_indices(len(matrix))
+        # Those off the diagonal occur twice in h'Xh.
+        twice = np.where(rows == columns, 1.0, 2.0)
+        mean = np.empty_like(matrix)
+        mean[rows, columns] = self.products @ (twice * matrix[rows, columns])
+        mean[columns, rows] = mean[rows, columns]
+        return mean
+
     def ladder(self, start: np.ndarray, factor: float) -> np.ndarray:
         """Sum of the series whose next term is factor N E[theta^2 r^2 (h'Xh) hh'] N."""
         N = self.resolvent
-        weights = factor * (self.theta * self.prompts.norms) ** 2
         total = start
         term = total
         for _ in range(MOST_STEPS):
-            term = N @ self.prompts.second(weights * self.prompts.forms(term)) @ N
+            term = factor * N @ self.injected(term) @ N
             total = total + term
             if np.max(abs(term)) < ACCURACY * np.max(abs(total)):
                 return total
@@ -312,6 +342,43 @@ class DrawnErrors:
         )
 
 
+@dataclass(frozen=True)
+class RandomNumbers:
+    """Integers with given probabilities, found from uniform numbers.
+
+    A search among the sums of the probabilities is needed only in cells that have one inside.
+
+    Attributes
+    ----------
+    sums : ndarray (m,)
+        Sums of the probabilities.
+    first : ndarray (CELLS,)
+        Integer at the lower end of each cell.
+    single : ndarray (CELLS,)
+        Whether it is that of the whole cell.
+    """
+
+    sums: np.ndarray
+    first: np.ndarray
+    single: np.ndarray
+
+    @classmethod
+    def of(cls, probabilities: np.ndarray) -> RandomNumbers:
+        """Integers with these probabilities."""
+        sums = np.cumsum(probabilities)
+        ends = np.searchsorted(sums, np.arange(CELLS + 1) / CELLS)
+        return cls(sums, ends[:-1], ends[:-1] == ends[1:])
+
+    def at(self, uniform: np.ndarray) -> np.ndarray:
+        """Integers at uniform numbers in [0, 1)."""
+        cells = (uniform * CELLS).astype(np.intp)
+        found = self.first[cells]
+        divided = np.flatnonzero(~self.single[cells])
+        found[divided] = np.searchsorted(self.sums, uniform[divided])
+        # Rounding may leave the last sum below 1.
+        return np.minimum(found, len(self.sums) - 1)
+
+
 def drawn_errors(
     fit: DrawnFit,
     tests: list[SummaryLaw],
@@ -330,20 +397,22 @@ def drawn_errors(
     means = np.array([fit.error(test) for test in tests])
     roots = _roots([fit.missed, *(influence.missed for influence in influences)], drawn.norms)
     covariance = _covariance(fit, influences)
-    places = np.cumsum(drawn.weight)
-    sums = np.zeros((runs, len(tests)))
+    # Runs come last, so that all operations are on long rows.
+    roots = np.ascontiguousarray(np.moveaxis(roots, 0, -1))
+    numbers = RandomNumbers.of(drawn.weight)
+    sums = np.zeros((len(tests), runs))
     for _ in range(fit.count):
-        place = np.minimum(np.searchsorted(places, rng.random(runs)), len(places) - 1)
-        sources = rng.standard_normal((runs, len(roots[0]), 1))
-        residual, *slopes = np.moveaxis((roots[place] @ sources)[..., 0], -1, 0)
+        place = numbers.at(rng.random(runs))
+        sources = rng.standard_normal((runs, len(roots))).T
+        residual, *slopes = np.einsum("ijr,jr->ir", np.take(roots, place, axis=-1), sources)
         residual = residual + math.sqrt(fit.rho) * rng.standard_normal(runs)
         square = residual**2 + fit.fluctuation[place]
+        theta = fit.theta[place]
         for test, influence in enumerate(influences):
             product = 2 * residual * slopes[test] + influence.fluctuation[place]
-            sums[:, test] += influence.theta[place] * square + fit.theta[place] * product
-    sums = sums / fit.count - [
-        drawn.weight @ _expected(fit, influence) for influence in influences
-    ]
+            sums[test] += influence.theta[place] * square + theta * product
+    expected = [drawn.weight @ _expected(fit, influence) for influence in influences]
+    sums = sums.T / fit.count - expected
     sources = rng.multivariate_normal(
         -np.diag(interactions) / 2, interactions, runs, method="eigh"
     )
