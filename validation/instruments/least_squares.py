@@ -54,6 +54,9 @@ GRID = 300
 # It has at least and at most so many values of each parameter.
 AXIS = (3, 33)
 
+# So many of its points are evaluated at once: the covariances of many data would take gigabytes.
+AT_ONCE = 99
+
 # So many of the points that are lower than their neighbours are followed to their minimum.
 FOLLOWED = 4
 
@@ -260,9 +263,9 @@ def _lowest_places(residuals: Residuals, bounds: Bounds) -> np.ndarray:
     points = min(max(int(GRID ** (1 / size)), AXIS[0]), AXIS[1])
     axes = [np.linspace(low, high, points) for low, high in zip(*bounds, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    # Point by point, the covariances of many data would take gigabytes.
-    lines = grid.reshape(-1, points, size)
-    heights = np.array([sums_of_squares(residuals, line) for line in lines])
+    flat = grid.reshape(-1, size)
+    parts = [flat[first : first + AT_ONCE] for first in range(0, len(flat), AT_ONCE)]
+    heights = np.concatenate([sums_of_squares(residuals, part) for part in parts])
     heights = heights.reshape(grid.shape[:-1])
     lowest = heights == minimum_filter(heights, size=3, mode="nearest")
     order = np.argsort(heights[lowest], kind="stable")

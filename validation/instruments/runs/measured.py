@@ -268,7 +268,7 @@ class MeasuredRun:
         of_sequences["sequence_ratio"] = self.sizes["prompts"] / self.sizes["dim"]
         return self.ratios | of_sequences
 
-    @property
+    @cached_property
     def test_ratios(self) -> dict[str, float]:
         """Parameters of the limit of the test prompts, where they are not those of training."""
         limit = self.experiment.limit

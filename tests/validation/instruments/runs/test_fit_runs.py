@@ -172,14 +172,19 @@ def test_intervals_contain_the_truth_as_often_as_they_say():
 
 
 def test_another_minimum_is_reported():
-    fit = peaked_fit(6, 24)
+    """Errors of two contexts, which are nearly the same before and behind the peak."""
+    sizes = {"dim": 10, "tasks": math.inf, "prompts": 200, "rho": 0.25, "ridge": 0.1}
+    rows = []
+    for context in (5, 10):
+        error = iclimit.finite_size_errors(**sizes, context=context).icl.mean
+        rows.append({**sizes, "context": context, "icl": error, "icl_se": 0.1 * error})
+    fit = iclimit.fit_runs(rows, "tau")
     (other,) = fit.other_minima
-    best = fit.values["tau"]
-    assert (best - 1.07) * (other["tau"] - 1.07) < 0  # n = d (d + 1) is tau = 1.07
+    (tau,) = fit.parameters
+    assert (tau.value - 1.1) * (other["tau"] - 1.1) < 0  # n = d (d + 1) is tau = 1.1
     assert 0 <= other["rise"] < 5
-    tau = fit.parameters[1]
     assert (tau.low_95 < other["tau"] < tau.high_95) == (other["rise"] < 3.84)
-    assert f"There is another minimum at rho = {other['rho']:.4g}" in str(fit)
+    assert f"There is another minimum at tau = {other['tau']:.4g}" in str(fit)
     assert fit.to_dict()["other_minima"] == [other]
 
 
