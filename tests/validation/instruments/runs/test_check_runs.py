@@ -752,8 +752,9 @@ def test_error_bars_whose_weights_are_infinite_or_zero_are_refused(bar, row):
 
 
 @pytest.mark.parametrize("bar", [1e-49, 1e49])
-def test_rows_with_extreme_error_bars_are_judged(bar):
+def test_rows_with_extreme_error_bars_are_judged(tried, bar):
     """A mean that is exactly known contradicts, and one that is not known at all does not."""
+    tried()
     table = {"dim": [40] * 2, "alpha": [2, 1], "tau": [2] * 2, "kappa": [0.5] * 2}
     table |= {"icl": [9.9, 1.37], "icl_se": [bar, 0.007], "rho": [0.01] * 2}
     check = iclimit.check_runs(table)
@@ -803,8 +804,9 @@ def uniform_table(convention, seed, *, runs, sizes):
     return rows
 
 
-def test_true_table_of_uniform_inputs_agrees():
+def test_true_table_of_uniform_inputs_agrees(tried):
     """Its errors are some 5 % lower than those of Gaussian inputs."""
+    tried()
     convention = CONVENTIONS["blog2024"]
     rows = uniform_table(convention, 1, runs=50, sizes=[(10, 10, 5, 200), (10, 10, 5, 300)])
     check = iclimit.check_runs(rows, convention=convention)

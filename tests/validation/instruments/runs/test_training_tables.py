@@ -160,7 +160,8 @@ def test_a_curve_of_training_gives_its_rate():
     assert factor.high_95 / factor.low_95 < 1.2
 
 
-def test_one_pass_of_sgd_is_checked():
+def test_one_pass_of_sgd_is_checked(only):
+    only("label noise", "per cent")
     dim, context, tasks, batch, steps = 8, 16, 8, 16, 20
     rate = 0.25
     errors = []
