@@ -28,6 +28,7 @@ what is across and :math:`h_0 = a p + b e`,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -192,8 +193,19 @@ class TaskSetContexts:
     def dim(self) -> int:
         return self.directions.shape[1] - 1
 
+    @cached_property
+    def _moments(self) -> dict[tuple[int, int, int], np.ndarray]:
+        """Moments that were found: every step needs the same ones."""
+        return {}
+
     def moment(self, along: int, label: int, across: int = 0) -> np.ndarray:
         """E a^i b^j c^(2k) of each task."""
+        powers = along, label, across
+        if powers not in self._moments:
+            self._moments[powers] = self._moment(along, label, across)
+        return self._moments[powers]
+
+    def _moment(self, along: int, label: int, across: int) -> np.ndarray:
         power = label + across
         scale = self.dim ** (along / 2 + across) / self.context ** (along + label + 2 * across)
         variance = (self.norms + self.rho) ** power
@@ -244,14 +256,18 @@ class TaskSetContexts:
         """E |Gamma h - w|^2 h h' from the mean of Gamma' Gamma and that of Gamma."""
         length = np.sqrt(self.dim * self.norms)
         slope = length[:, None] * (self.directions[:, :-1] @ mean)
+        return self._quadratic(square) - 2 * self._linear(slope) + self._target
+
+    @cached_property
+    def _target(self) -> np.ndarray:
+        """E |w|^2 h h'."""
         whole = self.dim * self.norms
-        target = self.mean_of(
+        return self.mean_of(
             whole * self.moment(2, 0),
             whole * self.moment(1, 1),
             whole * self.moment(0, 2),
             whole * self.moment(0, 0, 1),
         )
-        return self._quadratic(square) - 2 * self._linear(slope) + target
 
     def _across(self, vectors: np.ndarray) -> np.ndarray:
         """What of a vector for each task is across its direction and the last axis."""

@@ -70,21 +70,24 @@ def _last_coefficient(s, f):
 
 def _product(x, y):
     """Product of two series in u and v, up to their order."""
-    n = len(x)
     product = 0 * x
-    for j in range(n):
-        for k in range(n):
-            product[j:, k:] = product[j:, k:] + x[j, k] * y[: n - j, : n - k]
+    for j in range(len(x)):
+        product[j:] = product[j:] + y[: len(x) - j] @ _times_in_v(x[j])
     return product
 
 
 def _resummed(x):
-    """Series of 1/(1 - x), x without constant term, by Newton's iteration."""
-    unit = 0 * x
-    unit[0, 0] = unit[0, 0] + 1
-    inverse = unit
-    right = 1
-    while right < len(x):
-        right *= 2
-        inverse = _product(inverse, 2 * unit - _product(unit - x, inverse))
+    """Series of 1/(1 - x), x without terms of order 0 in u: each row adds to those after it."""
+    inverse = 0 * x
+    inverse[0, 0] = inverse[0, 0] + 1
+    for j in range(len(x)):
+        later = x[1 : len(x) - j] @ _times_in_v(inverse[j])
+        inverse[j + 1 :] = inverse[j + 1 :] + later
     return inverse
+
+
+def _times_in_v(series):
+    """Triangular matrix by which rows of coefficients are multiplied by a series in v."""
+    order = np.arange(len(series))
+    power = order - order[:, None]
+    return np.where(power >= 0, series[np.maximum(power, 0)], 0 * series[0])
