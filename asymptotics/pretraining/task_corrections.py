@@ -159,6 +159,8 @@ def _change_by_shared(
     radius = min(float(np.mean(shared.radius)), 1.0)
     closeness = min(float(np.mean(real.radius)), 1.0)
     weight = (1 - radius**8) * (1 - closeness**4)
+    if weight == 0:  # there the correction has no solution, and a long search for it
+        return np.zeros(2)
     changed = np.mean(change(shared, np.full(len(shared.radius), True)), axis=0)
     return weight * np.clip(changed, -_MOST_SHARED, _MOST_SHARED)
 
