@@ -113,8 +113,9 @@ def test_only_large_dimensions_are_in_doubt():
     assert strength(contexts) == pytest.approx(sum(0.99 ** (2 * i) for i in range(1, 41)) / 40)
 
 
-def test_short_contexts_next_to_the_threshold():
+def test_short_contexts_next_to_the_threshold(monkeypatch):
     """Three pairs, n = p + 22: 87.5(7) was simulated in 1040 runs, 120 was said before."""
+    monkeypatch.setattr(drawn_features, "_OPERATIONS", 1e11)
     run = finite_size_errors(
         **{"dim": 18, "context": 3, "tasks": math.inf, "prompts": 364, "rho": 0.513},
         **{"ridge": 0.000358, "drift": 0.731, "correlation": 0.92, "correlated_query": True},
