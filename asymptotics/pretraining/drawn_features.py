@@ -504,6 +504,10 @@ class _Scatter:
         """Coefficients of the features in L^T B L, and this matrix."""
         noise = self.rho / self.training.prompts + self.training.missing * (self.misfit + b)
         factor = self.dim / len(b) * self.weight**2 * noise
+        if np.all(factor >= 0):
+            # The product of a matrix with its own transpose takes half the time.
+            scaled = self.half * np.sqrt(factor)
+            return factor, scaled @ scaled.T
         return factor, (self.half * factor) @ self.half.T
 
     def variances(self, b: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ TASKS = np.random.default_rng(0).integers(-2, 3, (4, 6)).astype(float)
 def test_predicted_and_simulated(problem, test):
     run = Experiment(problem, prompts=160, training=SGD(0.015, batch=4), **given({"test": test}))
     samples = iclimit.sample(run, rng=1, repeats=600)
-    prediction = iclimit.predict(run, rng=2, draws=200)
+    prediction = iclimit.predict(run, rng=2, draws=100)
     for name in ("icl", "idg"):
         simulated = samples[name]
         predicted = prediction[name]
