@@ -38,7 +38,7 @@ REPEATS: dict[str, dict[int, int]] = {
 }
 
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
-TASK_SETS = 16
+TASK_SETS = {"tiny": 4, "quick": 16}
 ANCHORS = (40, 48, 64, 80)
 
 
@@ -80,6 +80,7 @@ def compared_with_one_length(
 def rows(effort: Effort) -> Rows:
     """Limits, and one size."""
     repeats = effort.by_size(**REPEATS)
+    draws = effort.pick(**TASK_SETS)
     for point, alphas, probabilities, normalization in effort.pick(
         tiny=SETTINGS[:2], quick=SETTINGS
     ):
@@ -89,7 +90,7 @@ def rows(effort: Effort) -> Rows:
             for dim in (*repeats, *ANCHORS)
         }
         runs = {dim: run(sample, run=stated[dim], repeats=count) for dim, count in repeats.items()}
-        predictions = {dim: run(predict, run=own, draws=TASK_SETS) for dim, own in stated.items()}
+        predictions = {dim: run(predict, run=own, draws=draws) for dim, own in stated.items()}
         theory = call(
             random_length_errors,
             **point,

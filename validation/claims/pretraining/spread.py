@@ -107,7 +107,9 @@ def _atanh(theory: Scatter) -> Estimate:
 def rows(effort: Effort) -> Rows:
     """All settings, and one limit."""
     plain: list[dict[str, Any]] = [dict(zip(NAMES, setting, strict=True)) for setting in SETTINGS]
-    for setting in (*plain, plain[8] | LONGER, plain[8] | STRUCTURED):
+    # With a ridge, without one, and what plain settings leave out.
+    compared = effort.pick(tiny=plain[5:7], quick=plain)
+    for setting in (*compared, plain[8] | LONGER, plain[8] | STRUCTURED):
         runs = run(simulate_errors, **setting, repeats=effort(REPEATS))
         theory = call(finite_size_spread, **setting, rng=0)
         estimates = call(scatter, runs)

@@ -38,7 +38,7 @@ REPEATS: dict[str, dict[int, int]] = {
 }
 
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
-TASK_SETS = 12
+TASK_SETS = {"tiny": 4, "quick": 12}
 ANCHORS = (40, 56, 80, 112)
 
 # Times of the scan.
@@ -75,13 +75,14 @@ def limits(
 def rows(effort: Effort) -> Rows:
     """Limits, one size, and the best times."""
     repeats = effort.by_size(**REPEATS)
+    draws = effort.pick(**TASK_SETS)
     for point in effort.pick(tiny=POINTS[:2], quick=POINTS):
         name = " ".join(f"{key}={value:g}" for key, value in point.limit.items() if value)
         runs = {
             dim: run(sample, run=point.at(dim), repeats=count) for dim, count in repeats.items()
         }
         predictions = {
-            dim: run(predict, run=point.at(dim), draws=TASK_SETS, approach=approach)
+            dim: run(predict, run=point.at(dim), draws=draws, approach=approach)
             for approach, dims in (("tasks", runs), ("moments", ANCHORS))
             for dim in dims
         }
