@@ -46,13 +46,12 @@ TESTS = {
 }
 # Trained models by dimension.
 SIZES = {
-    "tiny": {8: 8, 12: 8, 16: 8},
     "quick": {16: 500, 24: 200, 32: 280},
     "medium": {16: 3000, 24: 1200, 32: 1200, 48: 200},
     "full": {24: 9000, 32: 9000, 48: 2400, 64: 600},
 }
 # Dimensions from which the limit of the finite-size predictions is extrapolated.
-ANCHORS = {"tiny": (20, 28, 40, 52, 68), "quick": (40, 56, 80, 104, 136)}
+ANCHORS = (40, 56, 80, 104, 136)
 # Joint spectrum of the training tasks.
 TRAINED_ON = pretraining.JointSpectrum.of_matrices(TASK)
 # Setting of the scan.
@@ -157,16 +156,15 @@ def scan() -> float:
 def rows(effort: Effort) -> Rows:
     """Slopes and least errors, extrapolated as ratios to their predictions, and the scan."""
     sizes = effort.by_size(**SIZES)
-    anchors = effort.pick(**ANCHORS)
     expected = call(theory)
     yield limit(
         {label: expected[number] for number, label in enumerate(FUNCTIONS)},
         {d: call(measured, run(direction_errors, dim=d, count=n)) for d, n in sizes.items()},
         fit=extrapolate_ratios,
         predictions={
-            dim: call(measured, run(predicted_errors, dim=dim)) for dim in (*sizes, *anchors)
+            dim: call(measured, run(predicted_errors, dim=dim)) for dim in (*sizes, *ANCHORS)
         },
-        anchors=anchors,
+        anchors=ANCHORS,
         anchored_order=3,
         of=[*FUNCTIONS.values()],
         draws="models",

@@ -197,7 +197,7 @@ def rows(effort: Effort) -> Rows:
     counts = effort.by_size(REPEATS)
     query: dict[str, Any] = {"correlated_query": True}
     tests: dict[str, Any] = {"plain_tests": True}
-    sets: dict[str, Any] = effort.pick(tiny={"draws": 2}, quick={})
+    sets: dict[str, Any] = effort.pick(tiny={"draws": 4}, quick={})
     given = vars(POINT) | {"alpha": LENGTH, "correlation": CORRELATION, "forgetting": FORGETTING}
     for kind, setting in (("gates", {}), ("gates and a correlated query", query)):
         runs = {
