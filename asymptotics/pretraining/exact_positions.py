@@ -27,6 +27,17 @@ logarithmically short; and :math:`(2L + 1)/3` for a fixed divisor.  A divisor
 :math:`l + 1 + (1 + \rho)d` would make every position optimal with one matrix, since
 :math:`l\,c_l^{-1}` is that number.
 
+In these terms, with equal weights and no ridge, the factor of the summed examples over l is
+:math:`c\,p_l = l_{\mathrm{eff}}/(l_{\mathrm{eff}} + 1 + (1 + \rho)d)` or
+:math:`l/(l_{\mathrm{eff}} + 1 + (1 + \rho)d)`, and :math:`l_{\mathrm{eff}}` needs no sums.
+
+.. symbols:
+   c: rate of the step that the model makes
+   l: examples seen at a position
+   u: weights of the positions, equal here
+   p: 1 for means over the examples seen, l/L for a fixed divisor
+   e: error at a position
+
 .. page: pretraining/random-lengths: Prompts of random length, and the context a model is best for
 """
 
@@ -39,6 +50,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.pretraining.summary_moments import (
     TaskMoments,
     centred_moments,
@@ -198,3 +210,52 @@ def _errors(
         moments: Any = np.sum(learned * (learned @ G)) - 2 * np.sum(learned.T * A)
         errors[place] = label + moments / dim
     return errors
+
+
+def one_rate_errors(
+    *,
+    test_context: Value,
+    context: Value,
+    first: Value,
+    dim: Value,
+    rho: Value,
+    normalization: str = "mean",
+) -> tuple[Value, Value, Value]:
+    """Error at a position, the best there, and the effective context, in closed form.
+
+    These are numbers of `exact_position_errors` with fresh tasks, equal weights and no ridge.
+    """
+    lacking = 1 + (1 + rho) * dim
+    count = context - first + 1
+    if normalization == "mean":
+        effective = count / _reciprocal_sum(first, count)
+        factor = effective / (effective + lacking)
+    else:
+        middle = (first + context) / 2
+        effective = middle + (count**2 - 1) / (12 * middle)
+        factor = test_context / (effective + lacking)
+    wanted = test_context / (test_context + lacking)
+    best = 1 + rho - wanted
+    return best + (factor - wanted) ** 2 / wanted, best, effective
+
+
+# Terms that are added one by one before the series of the digamma function, which is then exact to
+# 1e-14.
+_SHIFT = 10
+
+# Coefficients of its powers of 1/x^2.
+_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132)
+
+
+def _reciprocal_sum(first: Value, count: Value) -> Value:
+    """Sum of 1/l over ``count`` positions, from the first one on."""
+    total = _far_digamma(first + count + _SHIFT) - _far_digamma(first + _SHIFT)
+    for step in range(_SHIFT):
+        total = total + 1 / (first + step) - 1 / (first + count + step)
+    return total
+
+
+def _far_digamma(x: Value) -> Value:
+    """Digamma function of numbers above `_SHIFT`."""
+    series = sum(factor / x ** (2 * power) for power, factor in enumerate(_SERIES, start=1))
+    return np.log(x) - 1 / (2 * x) + series

@@ -16,6 +16,7 @@ from iclimit.asymptotics import descent, dynamics, gdpp, pretraining, spectra
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
 from iclimit.asymptotics.pretraining import errors_at_size as corrected
+from iclimit.asymptotics.pretraining.exact_positions import one_rate_errors
 from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
@@ -143,6 +144,23 @@ def memorisation_width(
 def errors_at_size(**setting: Values) -> Any:
     """ICL and IDG error of a run of finite size: the limit with its largest corrections."""
     return np.stack(corrected.errors_at_size(**setting), axis=-1)
+
+
+def mean_rate_errors(**setting: Any) -> Any:
+    """Error at a position of a step of one rate over means.
+
+    Behind it are the least error of a step at the position, and the effective context.
+    """
+    return np.stack(np.broadcast_arrays(*one_rate_errors(**setting)), axis=-1)
+
+
+def fixed_length_rate_errors(**setting: Any) -> Any:
+    """Error at a position of a step of one rate over sums divided by a fixed length.
+
+    Behind it are the same numbers as those of `mean_rate_errors`.
+    """
+    found = one_rate_errors(normalization="length", **setting)
+    return np.stack(np.broadcast_arrays(*found), axis=-1)
 
 
 def useless_rate(

@@ -28,6 +28,7 @@ MODULES = (
 PANELS = (
     *("errors", "phases", "budgets", "spectra", "descent"),
     *("gdpp", "training", "softmax", "depth", "recurrent"),
+    "positions",
 )
 
 # Colours of the house on a dark page: the bright ones first.

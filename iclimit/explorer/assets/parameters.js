@@ -17,7 +17,7 @@ const parameters = {
     initial_value: [1e-6, 0.1, 1e-3], value: [0.01, 3, 0.1], trace: [2, 10, 3],
     inverse_temperature: [0.01, 3, 1], tol: [1e-8, 0.5, 0.01],
     budget: [0.01, 100, 2], forgetting: [0.01, 10, 0, "zero"], drift: [0.01, 10, 0, "zero"], step_size: [0.01, 2, 0.5],
-    correlation: [0, 0.9, 0, "linear"], time: [0.01, 1000, 1], start_variance: [0.01, 2, 0, "zero"],
+    correlation: [0, 0.9, 0, "linear"], first: [1, 100, 1, "integer"], time: [0.01, 1000, 1], start_variance: [0.01, 2, 0, "zero"],
   },
 
   // Description of a slider; `changes` replaces parts of it.

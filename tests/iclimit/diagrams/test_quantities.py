@@ -5,7 +5,8 @@ import pytest
 from refusals import value_error
 
 import iclimit
-from iclimit import asymptotics
+from iclimit import asymptotics, pretraining
+from iclimit.diagrams import combinations
 from iclimit.diagrams.derivatives import OPTIMA, _difference, _slope_in_many_digits
 from iclimit.diagrams.quantities import QUANTITIES, one_at_a_time
 from iclimit.notation import PARAMETERS
@@ -220,3 +221,18 @@ def test_the_price_of_one_pass_from_its_parts():
     """At (tau, alpha, rho) = (2, 10, .01): 0.2902514 by hand, and ridge regression 0.186164."""
     price = QUANTITIES["one_pass_price"].evaluate({"tau": 2, "alpha": 10, "rho": 0.01})
     assert price == pytest.approx(0.2902514 / 0.186164, rel=1e-5)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "length"])
+@pytest.mark.parametrize("first", [1, 4, 90])
+def test_closed_forms_of_one_rate_are_the_sums_over_positions(normalization, first):
+    setting = {"dim": 5, "context": 90, "rho": 0.3, "first": first}
+    errors = pretraining.exact_position_errors(**setting, normalization=normalization)
+    functions = {
+        "mean": combinations.mean_rate_errors,
+        "length": combinations.fixed_length_rate_errors,
+    }
+    found = functions[normalization](test_context=errors.positions, **setting)
+    np.testing.assert_allclose(found[:, 0], errors.icl, rtol=1e-11)
+    np.testing.assert_allclose(found[:, 1], errors.best, rtol=1e-11)
+    np.testing.assert_allclose(found[:, 2], errors.effective_context, rtol=1e-11)
