@@ -6,6 +6,7 @@ from iclimit.diagrams import planning
 from iclimit.diagrams.planning import plan_cells
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import cells_at
+from iclimit.diagrams.simulated_points import cells_of as cells_of_quantity
 from iclimit.diagrams.simulation import Simulation, simulate_values
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining.cell_cost import cell_memory
@@ -54,6 +55,17 @@ def test_it_is_announced_before_anything_runs():
         simulate_values(QUANTITIES["icl_error"], [POINT], large)
     [plan] = announced
     assert plan.memory_bytes > 2**28
+
+
+def test_runs_on_all_positions_are_planned():
+    quantity = QUANTITIES["all_position_icl"]
+    point = {"sequence_ratio": 2.0, "alpha": 1.0, "alpha_min": 0.5, "rho": 0.1, "ridge": 0.1}
+    cells = cells_of_quantity(quantity, point, 8, 3)
+    plan = plan_cells(cells, rng=0, jobs=1, backend="numpy", store=None)
+    assert (plan.cells, plan.recorded) == (2, 0)
+    # 16 sequences with a query after 4, 5, ... 8 examples.
+    assert plan.memory_bytes == cell_memory(dim=8, prompts=16 * 5)
+    assert plan.seconds > 0
 
 
 def test_cells_that_do_not_fit_are_refused(monkeypatch):
