@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from iclimit.axes import Scale
-from iclimit.diagrams.quantities import TIMED, Quantity, find_quantity, with_link
+from iclimit.diagrams.quantities import SEQUENCES, TIMED, Quantity, find_quantity, with_link
 from iclimit.diagrams.simulated_points import SizedPrediction
 from iclimit.smooth_lines import smooth_line
 
@@ -21,7 +21,8 @@ def smooth_prediction(
     A spline smooths their ratio to the limit of the ICL error, or of the error at a time, within
     their standard errors.  At size d that is taken at tau d/(d + 1), where it diverges as the
     prediction does, at n = d (d + 1).  The curve is NaN next to where a prediction is infinite for
-    another reason.
+    another reason.  Predictions of sequences are smoothed as they are: they have a ridge, and
+    their limit takes long.
 
     Parameters
     ----------
@@ -48,6 +49,8 @@ def smooth_prediction(
     at = np.array(sorted(last))
 
     def limit(places: np.ndarray) -> np.ndarray:
+        if quantity.name in SEQUENCES:
+            return np.ones(len(places))
         setting = {name: np.asarray(value) for name, value in {**parameters, x: places}.items()}
         dim = predictions[0].parameters["dim"]
         return error.evaluate(setting | {"tau": setting["tau"] * dim / (dim + 1)})

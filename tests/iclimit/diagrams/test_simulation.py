@@ -16,6 +16,7 @@ from iclimit.diagrams.simulation import (
     predict_lines,
     simulate_values,
 )
+from iclimit.diagrams.smooth_predictions import smooth_prediction
 from iclimit.prediction import Prediction
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome
@@ -223,7 +224,13 @@ def test_points_of_sequences():
     point = {"sequence_ratio": 2.1, "alpha": 1.5, "alpha_min": 0.4, "rho": 0.1, "ridge": 0.3}
     stated = {"dim": 8, "points": 2, "repeats": 60}
     setting = point | {"sequence_ratio": [2.1, 4]}
-    (first, second) = iclimit.curve("all_position_icl", **setting, simulation=stated).simulated[0]
+    curves = iclimit.curve("all_position_icl", **setting, simulation=stated)
+    (first, second) = curves.simulated[0]
+    (dashed,) = curves.finite_size
+    drawn = smooth_prediction(curves.quantity, curves.x, curves.family[0], dashed)
+    at = np.array([sized.parameters["sequence_ratio"] for sized in dashed])
+    # A line is smoothed by at most its width.
+    np.testing.assert_allclose(drawn(at), [s.prediction.mean for s in dashed], rtol=0.02)
     assert first.parameters["sequence_ratio"] == 17 / 8
     assert first.parameters["alpha_min"] == 3 / 8
     run = iclimit.Point(**point).at(8)
