@@ -15,7 +15,7 @@ from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, 
 from iclimit.diagrams.own_points import OwnPoints, PointsTaker
 from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
-from iclimit.diagrams.smooth_predictions import smooth_prediction
+from iclimit.diagrams.smooth_predictions import smooth_limit, smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
 
 # Integers along a curve up to which they are marked.
@@ -294,9 +294,8 @@ def _draw_theory(
         finite = np.where(np.isfinite(values), values, np.nan)
         line = Line(curves.grid, finite, finite)
     else:
-        line = dense_line(
-            lambda x: curves.quantity.evaluate(parameters | {curves.x: x}), curves.grid, values
-        )
+        limit = smooth_limit(curves.quantity, curves.x, parameters, curves.grid)
+        line = dense_line(limit, curves.grid, values)
     style: dict[str, Any] = {}
     if not curves.simulated and (marker or (by_points and values.size <= _FEW)):
         style = {"marker": marker or "o", "markersize": 5 if marker else 3}

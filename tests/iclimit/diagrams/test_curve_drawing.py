@@ -9,7 +9,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import iclimit
+from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.scans import _places
+from iclimit.diagrams.smooth_predictions import smooth_limit
 
 TAU = np.linspace(0.2, 5, 9)
 SETTING = {"kappa": 0.5, "rho": 0.01}
@@ -238,3 +240,13 @@ def test_a_band_is_the_scatter_of_one_run():
         iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, band=24)
     with pytest.raises(ValueError, match="band must be an integer >= 1, got 0"):
         iclimit.curve("icl_error", tau=tau, **at, band=0)
+
+
+def test_a_line_of_sequences_is_interpolated_and_right():
+    """Also at a peak that is as wide as the distance between the first points."""
+    quantity = QUANTITIES["all_position_icl"]
+    point = {"alpha": 2.0, "alpha_min": 0.1, "kappa": math.inf, "rho": 0.1, "ridge": 1e-3}
+    grid = np.geomspace(0.3, 5, 17)
+    line = smooth_limit(quantity, "sequence_ratio", point, grid[[0, -1]])
+    exact = quantity.evaluate(point | {"sequence_ratio": grid})
+    np.testing.assert_allclose(line(grid), exact, rtol=0.004)
