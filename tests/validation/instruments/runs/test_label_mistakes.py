@@ -140,8 +140,9 @@ SUMMARIES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", ["linear", "signs"])
-@pytest.mark.parametrize("summary", SUMMARIES)
+@pytest.mark.parametrize(
+    ("summary", "labels"), list(zip(SUMMARIES, ["linear", "signs", "linear"], strict=True))
+)
 def test_other_averages_over_test_prompts_are_named(labels, summary):
     numbers = SUMMARIES[summary](measured(labels)[0])
     link = {"signs": "sign", "linear": "identity"}[labels]
