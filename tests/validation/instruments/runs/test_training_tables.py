@@ -137,7 +137,7 @@ def test_a_time_that_is_not_in_units_of_the_flow_is_named(brief, only):
 
 def test_a_start_is_named_and_fitted(only):
     only("started from weights", "training time")
-    rows = planted(2, (0.6,), start_variance=0.4)
+    rows = planted(2, (0.6,), start_variance=0.4, settings=SETTINGS[:2])
     check = check_runs(rows)
     assert not check.holds
     best = next(fit for fit in check.fits if "started from weights" in fit.text)
