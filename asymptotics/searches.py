@@ -36,13 +36,7 @@ _PLAIN = 2
 # Points of a scan that are evaluated in one call, about.
 _SCANNED_AT_ONCE = 20_000
 
-# Width of a bracket, absolute and relative to the root, at which `find_root` ends.
-_NARROW = 1e-15
-
-_TIGHT = {"xatol": _NARROW, "xrtol": _NARROW, "fatol": 0, "frtol": 0}
-
-# Of up to so many problems, SciPy's bookkeeping takes two thirds of the time of a search.
-_FEW = 3000
+_TIGHT = {"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0}
 
 
 def find_root(
@@ -59,62 +53,8 @@ def find_root(
     values = tuple(args.values())
     if search := getattr(math_, "find_root", None):
         return search(function, bracket, values)
-    few = _few_roots(function, bracket, values)
-    if few is not None:
-        return few
     roots = elementwise.find_root(function, bracket, args=values, tolerances=_TIGHT)
     return _successful(roots, args, what)
-
-
-def _few_roots(
-    function: Callable[..., Any], bracket: tuple[Value, Value], args: tuple[Value, ...]
-) -> np.ndarray | None:
-    """Roots of few problems, or None if there are more, or one of them is not solved.
-
-    It takes the steps of `scipy.optimize.elementwise.find_root` (T. R. Chandrupatla, Advances in
-    Engineering Software 28, 145 (1997)), on all problems until the last one is solved.
-    """
-    low, high, *settings = np.broadcast_arrays(*bracket, *args)
-    if not 0 < low.size <= _FEW:
-        return None
-    # The root is between `new` and `other`; `last` was the end that `new` replaced, or its equal.
-    new = low
-    other = high
-    at_new = function(new, *settings)
-    at_other = function(other, *settings)
-    if not np.all(np.sign(at_new) * np.sign(at_other) < 0):
-        return None
-    share = np.full(low.shape, 0.5)
-    roots = np.full(low.shape, np.nan)
-    with np.errstate(all="ignore"):
-        for _ in range(MOST_STEPS):
-            x = np.where(np.isnan(roots), new + share * (other - new), roots)
-            at_x = function(x, *settings)
-            same = np.sign(at_x) == np.sign(at_new)
-            last = np.where(same, new, other)
-            at_last = np.where(same, at_new, at_other)
-            other = np.where(same, other, new)
-            at_other = np.where(same, at_other, at_new)
-            new = x
-            at_new = at_x
-            nearer = np.abs(at_new) < np.abs(at_other)
-            best = np.where(nearer, new, other)
-            width = np.abs(other - new)
-            narrow = _NARROW + _NARROW * np.abs(best)
-            solved = (width < narrow) | (np.where(nearer, at_new, at_other) == 0)
-            roots = np.where(np.isnan(roots) & solved, best, roots)
-            if not np.any(np.isnan(roots)):
-                return roots
-            # Inverse quadratic interpolation where it is safe, otherwise half the bracket.
-            place = (new - other) / (last - other)
-            height = (at_new - at_other) / (at_last - at_other)
-            safe = (1 - np.sqrt(1 - place) < height) & (height < np.sqrt(place))
-            from_other = at_new / (at_new - at_other) * at_last / (at_last - at_other)
-            from_last = at_new / (at_last - at_new) * at_other / (at_other - at_last)
-            interpolated = from_other - (last - new) / (other - new) * from_last
-            least = 0.5 * narrow / width
-            share = np.clip(np.where(safe, interpolated, 0.5), least, 1 - least)
-    return None
 
 
 def find_root_above(
