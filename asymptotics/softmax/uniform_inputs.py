@@ -46,6 +46,9 @@ _NODES = 10
 # Step of the logarithms of the integration variables, with an error of 1e-10.
 _STEP = 0.3
 
+# Largest exponent: squares of products of two such exponentials stay below 1e308.
+_LARGEST_EXPONENT = 170.0
+
 # Largest dimension: beyond, the multisets of nodes are too many.
 _LARGEST = 12
 
@@ -68,6 +71,7 @@ class _Quadratic:
         return float(self.null - 2 * value * self.signal + value**2 * self.power)
 
 
+@one_blas_thread
 def uniform_softmax(
     *, context: Number, dim: Number, noise_variance: Number = 0.0, heads: int = 1
 ) -> SoftmaxHead:
@@ -259,8 +263,9 @@ def _means(a: np.ndarray, mass: np.ndarray, N: float, functions: list[np.ndarray
     _, x, decay, log_H0 = _grid(a, mass, N, 17.0)
     power = np.exp((N - 1) * log_H0)
     pushed = x * decay
-    weights = np.stack([mass * g for g in functions], axis=1)
-    means = [*(power @ (pushed @ weights)), power @ ((x * pushed) @ mass)]
+    pushed_mean = power @ pushed
+    means = [pushed_mean @ (mass * g) for g in functions]
+    means.append((power @ (x * pushed)) @ mass)
     return [float(_STEP * N * mean) for mean in means]
 
 
@@ -269,24 +274,35 @@ def _cross_means(
 ) -> tuple[float, float]:
     """Means of sum p+ x_1 sum p- x_1 and of sum p+ p-."""
     y, x, decay, _ = _grid(a, mass, N, 23.0)
-    mirrored = np.exp(-np.exp(np.minimum(np.add.outer(y, -a), 300.0))).T
+    mirrored = np.exp(-_exponentials(-a, y))
     decay = decay * mass
     G = np.maximum(decay @ mirrored, np.finfo(float).tiny)
     along = (x * decay * first) @ mirrored
     log_G = np.log(G)
     total = np.add.outer(y, y)
-    c = np.sum(np.exp(total + N * log_G))
-    own = np.sum(((decay * first**2) @ mirrored) * np.exp(total + (N - 1) * log_G))
+    without_one = np.exp(total + (N - 1) * log_G)
+    c = np.sum(G * without_one)
+    own = np.sum(((decay * first**2) @ mirrored) * without_one)
     # The law of (a, x_1) is that of (-a, -x_1).
     others = -(N - 1) * np.sum(along * along.T * np.exp((N - 2) * log_G))
     return float(_STEP**2 * N * (own + others)), float(_STEP**2 * N * c)
+
+
+def _exponentials(y: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Factors e^(y + a) of all pairs; where they are huge, their decay is 0 and they do not count.
+
+    They are products of few exponentials, if these are finite.
+    """
+    if max(np.max(abs(y)), np.max(abs(a))) < _LARGEST_EXPONENT:
+        return np.multiply.outer(np.exp(y), np.exp(a))
+    return np.exp(np.minimum(np.add.outer(y, a), _LARGEST_EXPONENT))
 
 
 def _grid(a: np.ndarray, mass: np.ndarray, N: float, tail: float) -> tuple[np.ndarray, ...]:
     """Grid of y where the integrals live, and there e^(y + a), its decay and log of mean decay."""
     spread = min(float(a.max()), 9.0 * math.sqrt(mass @ a**2))
     y = np.arange(-math.log(N) - spread - tail, 4.0 - a.min(), _STEP)
-    x = np.exp(np.minimum(np.add.outer(y, a), 300.0))
+    x = _exponentials(y, a)
     decay = np.exp(-x)
     log_H0 = np.log(np.maximum(decay @ mass, np.finfo(float).tiny))
     kept = N * log_H0 > -42.0
