@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ class Cell:
     @cached_property
     def repeats(self) -> int | None:
         """Repeats asked for; None if the cell is not extendable."""
-        accepted = inspect.signature(self.function).parameters
+        accepted = _parameters(self.function)
         if not {_REPEATS, _FIRST} <= accepted.keys():
             return None
         return int(dict(self.parameters).get(_REPEATS, accepted[_REPEATS].default))
@@ -114,7 +114,7 @@ class Cell:
     @cached_property
     def takes_backend(self) -> bool:
         """Whether the function chooses where to compute."""
-        return "backend" in inspect.signature(self.function).parameters
+        return "backend" in _parameters(self.function)
 
     @cached_property
     def depends_on_backend(self) -> bool:
@@ -205,6 +205,12 @@ def check_derived(first: Cell, second: Cell) -> None:
             f"cells with different arguments must state what differs: {difference}, "
             f"and both are called {first.name}"
         )
+
+
+@lru_cache(maxsize=512)
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters of a function, which thousands of cells may ask for."""
+    return inspect.signature(function).parameters
 
 
 def _frozen(value: object) -> object:
