@@ -312,7 +312,17 @@ class SummaryLaw:
         """The same law with another context length."""
         if length == self.problem.context:
             return self
-        return replace(self, problem=replace(self.problem, context=length))
+        if length not in self._of_contexts:
+            self._of_contexts[length] = replace(self.problem, context=length)
+        return replace(self, problem=self._of_contexts[length])
+
+    @cached_property
+    def _of_contexts(self) -> dict[int, Problem]:
+        """Problems of other context lengths, which each repeat of a run asks for again.
+
+        Their moments are not kept: those of a thousand positions would not fit into memory.
+        """
+        return {}
 
     @cached_property
     def input_root(self) -> Array | None:
