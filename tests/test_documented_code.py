@@ -54,7 +54,8 @@ LEFT_OUT = {
     "--simulate dim=32:48:64 --scheduler tcp://10.0.0.1:8786 -o phase.png": "needs a Dask cluster",
 }
 
-# What follows the commands with these beginnings, which then learn, simulate or judge less.
+# What follows the commands with these beginnings, which then learn, simulate or judge less, or
+# compare fewer sizes.
 SHORTENED = {
     "validate --compare": "solver task-alignment",  # all claims: `test_resolution.py`
     "curve icl_error --tau 0.25:4:200:log": "--simulate dim=8,points=2,repeats=2",
@@ -65,6 +66,9 @@ SHORTENED = {
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
     "phase task_gap": "--simulate dim=12:16:20,points=2x2,repeats=2 --refine 0",
+    "plan precision": "--dim 12,16",
+    "plan theories": "--dim 12,16",
+    "plan difference": "--dim 12,16",
     "train network": "--steps 20 --repeats 1 --held-out 2000",
     "prompts": "--test-prompts 500",
 }
