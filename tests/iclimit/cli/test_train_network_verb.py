@@ -60,14 +60,14 @@ def test_trained_networks_are_what_the_theory_says(
 
 def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
     path = tmp_path / "best.npz"
-    flags = [*GOOD, "--context", "8", "--repeats", "3", "--seed", "3"]
+    flags = [*GOOD, "--context", "8", "--repeats", "3", "--seed", "2"]
     assert train(*flags, "--format", "json", "-o", str(path)) == 0
     printed = capsys.readouterr()
     assert printed.err == ""  # no progress bar either: this is no terminal
     found = json.loads(printed.out, parse_constant=pytest.fail)
     problem = iclimit.Problem(dim=2, context=8, scale=1)
     best = optimal_softmax(context=8, dim=2).loss
-    settings = {"batch": 128, "learning_rate": 0.02, "rng": 3}
+    settings = {"batch": 128, "learning_rate": 0.02, "rng": 2}
     settings |= {"repeats": 1, "first_repeat": 1}
     [run] = train_repeats(AttentionNetwork(dim=2), problem, **settings).runs
     assert run is not None
@@ -79,7 +79,7 @@ def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
         assert row["best_loss"] == pytest.approx(best, rel=1e-9)
         assert row["failed"] == (row["held_out_loss"] > best + (row["null_loss"] - best) / 10)
     good = [row["held_out_loss"] for row in found["runs"] if not row["failed"]]
-    assert (len(good), found["failures"]) == (1, 2)
+    assert (len(good), found["failures"]) == (2, 1)
     assert found["mean_loss"] == pytest.approx(np.mean(good))
     assert load_model(path).held_out.mean == min(good)
 

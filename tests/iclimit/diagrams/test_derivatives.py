@@ -1,6 +1,7 @@
 """Slopes next to thresholds and at tiny parameters against formulas, and where there is none."""
 
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -12,16 +13,22 @@ import iclimit
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
 
 
+SYMBOLS = {name: sympy.Symbol(name, positive=True) for name in POINT}
+
+
+@cache
+def symbolic_slopes(below):
+    """Slopes of the ICL error without a ridge, on one side of the threshold."""
+    # Both sides of the threshold are cases of one formula.
+    error = iclimit.icl_error(**SYMBOLS).subs(SYMBOLS["tau"] < 1, below)
+    return {name: sympy.diff(error, symbol) for name, symbol in SYMBOLS.items()}
+
+
 def formula_slopes(at):
     """Slopes of the ICL error without a ridge, by symbols, in 60 digits."""
-    symbols = {name: sympy.Symbol(name, positive=True) for name in at}
-    numbers = {symbols[name]: sympy.Rational(value) for name, value in at.items()}
-    # Both sides of the threshold are cases of one formula.
-    error = iclimit.icl_error(**symbols).subs(symbols["tau"] < 1, at["tau"] < 1)
-    return {
-        name: float(sympy.diff(error, symbol).subs(numbers).evalf(60))
-        for name, symbol in symbols.items()
-    }
+    numbers = {SYMBOLS[name]: sympy.Rational(value) for name, value in at.items()}
+    slopes = symbolic_slopes(at["tau"] < 1)
+    return {name: float(slope.subs(numbers).evalf(60)) for name, slope in slopes.items()}
 
 
 @pytest.mark.parametrize(
