@@ -66,7 +66,7 @@ SHORTENED = {
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
     "phase task_gap": "--simulate dim=12:16:20,points=2x2,repeats=2 --refine 0",
-    "plan precision": "--dim 12,16",
+    "plan precision --sequence-ratio": "--dim 12,16",
     "plan theories": "--dim 12,16",
     "plan difference": "--dim 12,16",
     "train network": "--steps 20 --repeats 1 --held-out 2000",
