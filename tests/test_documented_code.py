@@ -61,6 +61,7 @@ SHORTENED = {
     "curve icl_error --tau 0.25:4:200:log": "--simulate dim=8,points=2,repeats=2",
     "curve icl_error --tau 0.5:4:30": "--target-relative-error 20%",
     "curve icl_error --tau 0.2:20:60:log": "--simulate dim=8,points=2,repeats=2",
+    "curve icl_error_at_time --time": "--simulate dim=8,points=2,repeats=2",
     "curve icl_error_at_time --tau": "--simulate dim=8,points=2,repeats=2",
     "curve pretrained_accuracy": "--simulate dim=8,points=2,repeats=2",
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
