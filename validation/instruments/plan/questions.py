@@ -54,6 +54,9 @@ SKEWED = 0.1
 # More repeats than this are never proposed.
 MOST_REPEATS = 10**9
 
+# Part of the largest mean below which a bend is rounding.
+ROUNDING = 1e-12
+
 # A second theory: parameters that differ, another setting, a Bayes estimator, or a function of the
 # parameters.
 Against = Mapping[str, float] | Setting | str | Callable[..., float]
@@ -294,7 +297,7 @@ def bend(points: Sequence[PlannedRun], along: str) -> Design:
     distances = means - line
     weights = distances / variances
     change = float(np.max(np.abs(distances)))
-    if not change:
+    if change <= ROUNDING * np.max(np.abs(means)):
         raise NotProposed(f"theory has no bend along {along} there")
     weights *= change / float(weights @ distances)
     variance = float(weights**2 @ variances)
