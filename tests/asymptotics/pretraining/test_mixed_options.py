@@ -93,7 +93,7 @@ def test_options_together(name):
 @pytest.mark.parametrize("name", MIXED)
 def test_options_together_sharply(name):
     run = RUN | MIXED[name]
-    found, stated = deviations(run, 150, draws=40)
+    found, stated = deviations(run, 80, draws=40)
     assert np.all(np.abs(found[:, 0]) < stated + STANDARD_ERRORS * found[:, 1])
 
 

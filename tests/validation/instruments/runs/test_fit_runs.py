@@ -151,27 +151,6 @@ def test_the_lower_of_two_minima_on_both_sides_of_the_peak_is_found():
         assert parameter.low_95 < TRUTH[parameter.name] < parameter.high_95
 
 
-@pytest.mark.slow
-def test_intervals_contain_the_truth_as_often_as_they_say():
-    """Of 4 tables, with both sides of the peak within reach; each takes half a minute.
-
-    `benchmarks.fit_calibration` counts more of them.
-    """
-    inside = {name: np.zeros(2) for name in TRUTH}
-    for table in range(4):
-        for found in peaked_fit(table, 24).parameters:
-            value = TRUTH[found.name]
-            inside[found.name] += [
-                found.low_68 < value < found.high_68,
-                found.low_95 < value < found.high_95,
-            ]
-    for counts in inside.values():
-        # Binomial laws of 4 with 0.68 and 0.95 are lower with probabilities of 1e-2 and 1.4e-2;
-        # intervals of half the width, which cover 0.38 and 0.67, fail in more than half the cases.
-        assert counts[0] >= 1
-        assert counts[1] >= 3
-
-
 def test_another_minimum_is_reported():
     """Errors of two contexts, which are nearly the same before and behind the peak."""
     sizes = {"dim": 10, "tasks": math.inf, "prompts": 200, "rho": 0.25, "ridge": 0.1}
