@@ -256,6 +256,6 @@ def _reciprocal_sum(first: Value, count: Value) -> Value:
 
 
 def _far_digamma(x: Value) -> Value:
-    """Digamma function of numbers above `_SHIFT`."""
+    """Digamma function of numbers above `_SHIFT`, in terms that a page of the explorer has too."""
     series = sum(factor / x ** (2 * power) for power, factor in enumerate(_SERIES, start=1))
     return np.log(x) - 1 / (2 * x) + series

@@ -23,8 +23,8 @@ def smooth_limit(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Quantity along a parameter, for drawing: interpolated where it takes long.
 
-    That are errors of sequences with a ridge, of which a point takes 0.2 s.  They are finite and
-    positive.  More points are taken where the interpolation is not yet right.
+    Errors of sequences with a ridge take 0.2 s a point.  They are finite and positive.  More
+    points are taken where the interpolation is not yet right.
 
     Parameters
     ----------
