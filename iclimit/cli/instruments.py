@@ -454,6 +454,7 @@ def prompts(options: argparse.Namespace) -> None:
       iclimit prompts --dim 8 --context 16 --tasks tasks.npy --test-prompts 2000 -o prompts.npz
       iclimit prompts --dim 20 --context 20 --noise-law uniform:5 \
           --input-spectrum exponential:3 -o prompts.npz
+      iclimit prompts --dim 10 --context 20 --link sign --flips 0.1 -o classes.npz
     """
     from iclimit.validation.instruments.models.files import PromptFile, write_prompts
 

@@ -347,3 +347,34 @@ def softmax_heads(
     for sign in (1, -1) if opposite else (1,):
         total = total + sign * softmax(sign * inverse_temperature * scores)
     return value * xp.vecdot(total, prompts.labels)
+
+
+def elu_features(x: Array) -> Array:
+    """Features elu(x) + 1 of Katharopoulos et al. (arXiv:2006.16236), which are positive."""
+    xp = array_namespace(x)
+    return xp.where(x > 0, x + 1, xp.exp(xp.where(x > 0, xp.zeros_like(x), x)))
+
+
+def relu_features(x: Array) -> Array:
+    """The positive parts of x."""
+    xp = array_namespace(x)
+    return xp.where(x > 0, x, xp.zeros_like(x))
+
+
+def feature_attention(
+    prompts: Prompts, features: Callable[[Array], Array], *, normalised: bool
+) -> Array:
+    r"""Predictions (n,) of linear attention with features :math:`\phi` of inputs and query.
+
+    The weights of the labels are :math:`\phi(x_q) \cdot \phi(x_i)`, over their sum if they are
+    normalised (Katharopoulos et al., arXiv:2006.16236), otherwise over their number.  A sum of 0
+    predicts 0.
+    """
+    xp = array_namespace(prompts.inputs)
+    keys = features(prompts.inputs)
+    weights = (keys @ features(prompts.query)[:, :, None])[:, :, 0]
+    total = xp.vecdot(weights, prompts.labels)
+    if not normalised:
+        return total / weights.shape[1]
+    size = xp.sum(weights, axis=1)
+    return total / xp.where(size > 0, size, xp.ones_like(size))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import times_root
+from iclimit.validation.instruments.models.labels import effective_problem
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 
 # Inputs are divided by no less than this norm: zero stays zero.
@@ -34,12 +35,13 @@ class Examples:
     prompts : Prompts
         The prompts.
     problem : Problem
-        What an algorithm knows of the law of prompts; these may have another one.
+        What an algorithm knows of the law of prompts; these may have another one.  Of labels that
+        are not linear it knows their linear part, and the rest as noise.
     """
 
     def __init__(self, prompts: Prompts, problem: Problem) -> None:
         self.prompts = prompts
-        self.problem = problem
+        self.problem = effective_problem(problem)
         self._parts: dict[object, Examples] = {}
 
     def __len__(self) -> int:
@@ -83,6 +85,23 @@ class Examples:
             return Prompts(_unit_vectors(prompts.inputs), prompts.labels, query)
 
         return self._changed(("unit", queries), change)
+
+    @cached_property
+    def centred(self) -> Examples:
+        """The same with means over the context taken from inputs, labels and query."""
+
+        def change(prompts: Prompts) -> Prompts:
+            inputs = np.mean(prompts.inputs, axis=1)
+            labels = prompts.labels - np.mean(prompts.labels, axis=1, keepdims=True)
+            return Prompts(prompts.inputs - inputs[:, None, :], labels, prompts.query - inputs)
+
+        return self._changed("centred", change)
+
+    def beside(self, task: np.ndarray) -> Examples:
+        """The same with the labels of a task (d,) taken from the labels."""
+        return self._changed(
+            "beside", lambda p: Prompts(p.inputs, p.labels - p.inputs @ task, p.query)
+        )
 
     def _changed(self, key: object, change: Callable[[Prompts], Prompts]) -> Examples:
         """Examples of changed prompts, kept under a key."""
@@ -297,11 +316,16 @@ class Algorithm:
     def at_best(self, units: ProblemUnits) -> Baseline | None:
         """The algorithm with the parameters that are best for a problem, if they are known."""
         best = None if self.best is None else self.best(units)
-        return None if best is None else self.with_best(best)
+        if best is None:
+            return None
+        return self.with_best(best if units.exact else replace(best, loss=None))
 
     def at_positions(self, lengths: Sequence[ProblemUnits]) -> Baseline | None:
         """The algorithm at every position of prompts of 1 to N pairs, if it has such a form."""
-        return None if self.positions is None else self.positions(self, lengths)
+        found = None if self.positions is None else self.positions(self, lengths)
+        if found is None or lengths[-1].exact:
+            return found
+        return replace(found, loss=np.full(len(lengths) + 1, math.nan))
 
     def with_best(self, best: Best) -> Baseline:
         """The algorithm with these parameters."""

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.simulate.probing.predictors import (
     gaussian_smoother,
     lasso_weights,
@@ -78,6 +79,21 @@ def _noises(units: ProblemUnits) -> Parameter:
 def _true_noise(units: ProblemUnits) -> dict[str, float]:
     return {"noise_variance": units.noise_variance} if units.noise_variance else {}
 
+
+def _slopes(units: ProblemUnits) -> Parameter:
+    return Parameter(np.geomspace(0.1, 10, 7) / math.sqrt(units.signal))
+
+
+def _feature_scales(units: ProblemUnits) -> Parameter:
+    return Parameter(np.geomspace(0.1, 5, 6) / math.sqrt(units.input_variance))
+
+
+def _is_nonlinear(problem: Problem) -> bool:
+    return not problem.has_linear_labels
+
+
+# Whether the weights of attention are over their sum.
+NORMALISED = Whole("normalised", "normalised", "unnormalised", lambda _: (0, 1))
 
 # Whether queries have unit length, beside keys that have.
 UNIT_QUERIES = Whole("unit_queries", "unit length", "their own length", lambda _: (0, 1))
@@ -286,6 +302,66 @@ ROWS = (
         contains=("least_squares",),
     ),
     Algorithm(
+        "intercept_ridge",
+        words="ridge regression with an intercept and penalty {penalty}",
+        answer=members.intercept_ridge,
+        parameters={"penalty": _penalties},
+    ),
+    Algorithm(
+        "mean_ridge",
+        words="ridge regression with penalty {penalty} towards the mean of the given tasks",
+        answer=members.mean_ridge,
+        parameters={"penalty": _penalties},
+        contains=("least_squares",),
+        fits=lambda problem: problem.task_set is not None,
+    ),
+    Algorithm(
+        "logistic_readout",
+        words=(
+            "{value} times the hyperbolic tangent of {slope} times ridge regression with penalty "
+            "{penalty}"
+        ),
+        answer=members.logistic_readout,
+        parameters={"penalty": _few_penalties, "slope": _slopes},
+        factor="value",
+        contains=("ridge", "least_squares"),
+        fits=_is_nonlinear,
+    ),
+    Algorithm(
+        "sign_readout",
+        "the sign of ridge regression with the best penalty",
+        best=best_parameters.sign_of_ridge,
+        words="{value} times the sign of {regression}",
+        answer=members.sign_readout,
+        whole=Whole(
+            "regression",
+            "ridge regression with the best penalty",
+            "one gradient step",
+            lambda _: (0, 1),
+        ),
+        factor="value",
+        contains=("sign_readout",),
+        fits=_is_nonlinear,
+    ),
+    Algorithm(
+        "elu_attention",
+        words=(
+            "{normalised} linear attention with features elu + 1 of {feature_scale} times the "
+            "inputs, and value {value}"
+        ),
+        answer=members.elu_attention,
+        parameters={"feature_scale": _feature_scales},
+        whole=NORMALISED,
+        factor="value",
+    ),
+    Algorithm(
+        "relu_attention",
+        words="{normalised} linear attention with features relu, and value {value}",
+        answer=members.relu_attention,
+        whole=NORMALISED,
+        factor="value",
+    ),
+    Algorithm(
         "softmax",
         words="a softmax head of inverse temperature {inverse_temperature} and value {value}",
         answer=members.softmax_head,
@@ -357,7 +433,7 @@ ROWS = (
         parameters={"noise_variance": _noises},
         contains=("dmmse",),
         optimum=_true_noise,
-        fits=lambda problem: problem.task_set is not None,
+        fits=lambda problem: problem.task_set is not None and problem.has_linear_labels,
     ),
     Algorithm("linear_attention", "linear attention trained on such prompts"),
     Algorithm(

@@ -47,13 +47,14 @@ def baselines(
         "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_minus" (a head of either sign) and
         "softmax_2" (both, for isotropic Gaussian inputs), "least_squares", "ridge" (where there
         is noise), "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies),
-        "dmmse" (where tasks are given), "linear_attention" (where prompts are given).  What would
+        "dmmse" (where tasks are given), "sign_readout" (for classes), "linear_attention" (where prompts are given).  What would
         coincide with another one is left out.
 
     Raises
     ------
     ValueError
-        If the labels of the problem do not depend on the inputs.
+        If the labels of the problem do not depend on the inputs, or only in ways that no algorithm
+        of linear regression sees.
 
     Notes
     -----
@@ -62,6 +63,10 @@ def baselines(
 
     For several steps and GD++ they come from the theory of isotropic Gaussian inputs; for other
     laws they are fitted to simulated contexts, and the loss is not stated.
+
+    Labels with a link or flips count as linear ones with their unexplained variance as noise
+    (`iclimit.effective_labels`), without losses; "dmmse" is the posterior mean for the labels as
+    they are, and "sign_readout" is there for classes.
 
     Examples
     --------
@@ -156,7 +161,7 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     """
     units = ProblemUnits(problem)
     ordered = problem.drift or problem.is_correlated  # then theory has the least loss of no layer
-    if problem.task_count != math.inf or units.signal == 0 or ordered:
+    if problem.task_count != math.inf or units.signal == 0 or ordered or not units.exact:
         return None
     kind = "softmax"
     if isinstance(network, (AttentionNetwork, LinearAttention)):

@@ -16,6 +16,7 @@ from iclimit.asymptotics.gdpp import optimal_gdpp
 from iclimit.asymptotics.gdpp.ridge_losses import level_rule, level_step
 from iclimit.asymptotics.recurrent import recurrent_errors
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
+from iclimit.links import parse_link
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing.predictors import (
@@ -39,6 +40,7 @@ from iclimit.simulate.probing.prefixes import (
 from iclimit.simulate.prompts import Prompts
 from iclimit.validation.instruments.models.algorithm import Algorithm, Baseline, Best
 from iclimit.validation.instruments.models.fitted_layers import fit_layers
+from iclimit.validation.instruments.models.labels import posterior_labels
 from iclimit.validation.instruments.models.linear_attention import (
     answer_with,
     exact_error,
@@ -246,16 +248,34 @@ def best_dmmse(units: ProblemUnits) -> Best | None:
     problem = units.problem
     if problem.task_set is None:
         return None
-    weights = partial(dmmse_weights, tasks=problem.task_set)
-    text = f"posterior mean over the {len(problem.task_set)} tasks, told the noise of the prompt"
+    told = f"posterior mean over the {len(problem.task_set)} tasks, told the noise"
     # Small blocks: squares of residuals are sums over numbers in the cache.
     numbers = CACHED * problem.context * len(problem.task_set)
-    return _linear(units, text, weights, None, numbers)
+    if not units.exact:
+        posterior = partial(posterior_labels, problem=units.stated)
+        return Best(f"{told}, link and flips of the labels", in_blocks(posterior, numbers))
+    weights = partial(dmmse_weights, tasks=problem.task_set)
+    return _linear(units, f"{told} of the prompt", weights, None, numbers)
+
+
+def sign_of_ridge(units: ProblemUnits) -> Best | None:
+    """The sign of ridge regression with the best penalty, for classes."""
+    problem = units.stated
+    if parse_link(problem.link).name != "sign":
+        return None
+    weights = partial(regression_weights, penalty=units.best_penalty)
+    value = math.sqrt(problem.label_unit)
+    answers = in_blocks(linear_predictor(weights), _prompt_numbers(units))
+
+    def signs(prompts: Prompts) -> np.ndarray:
+        return value * np.sign(answers(prompts))
+
+    return Best("the sign of ridge regression with the best penalty", signs)
 
 
 def trained_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Seed) -> Best:
     """Linear attention that is trained on so many prompts, with the error that theory expects."""
-    problem = units.problem
+    problem = units.stated
     gamma = pretrain_attention(problem, prompts=prompts, ridge=ridge, rng=rng)
     expected = expected_errors(problem, prompts=prompts, ridge=ridge)
     text = f"linear attention trained on {prompts} prompts with ridge {ridge:.4g}"
@@ -311,7 +331,8 @@ def at_each_length(
     chosen = [baseline for baseline in known if baseline is not None]
     if not chosen:
         return None
-    if one_pass is None:
+    # A pass takes labels as linear ones.
+    if one_pass is None or not lengths[-1].exact:
         predict = by_prefix(lambda count: chosen[count - 1].predict)
     else:
         predict = one_pass(lengths[-1])

@@ -140,6 +140,10 @@ class PromptFile:
             raise ValueError(f"seed must be an integer >= 0, got {self.seed!r}")
         if not isinstance(self.float32, bool):
             raise ValueError(f"float32 must be true or false, got {self.float32!r}")
+        if callable(self.problem.link):
+            raise ValueError(
+                f"link must be a name in a file of prompts, got the function {self.problem.link!r}"
+            )
 
     @cached_property
     def sections(self) -> list[Section]:

@@ -229,7 +229,12 @@ class _Fits:
 
 
 def best_eigenvalues(problem: Problem) -> np.ndarray | None:
-    """Eigenvalues (d,) of the best Gamma; None for covariances of inputs that are not Gaussian."""
+    """Eigenvalues (d,) of the best Gamma; None where it is not known.
+
+    That is for labels that are not linear, and for covariances of inputs that are not Gaussian.
+    """
+    if not problem.has_linear_labels:
+        return None
     if problem.input_covariance is None and problem.task_covariance is None:
         square = problem.input_scale**2
         step = optimal_learning_rate(
@@ -249,10 +254,16 @@ def best_eigenvalues(problem: Problem) -> np.ndarray | None:
 
 def exact_error(gamma: np.ndarray, problem: Problem) -> float | None:
     """Error of Gamma on fresh tasks in the units of the problem, where it has a closed form."""
-    if problem.input_law != "gaussian" or problem.noise_law is not None:
+    if not _is_exact(problem):
         return None
     errors = pretraining.errors_of_gamma(gamma, context=problem.context, **_laws(problem))
     return float(errors.icl) * units(problem)[1] ** 2
+
+
+def _is_exact(problem: Problem) -> bool:
+    """Whether errors of linear attention have a closed form at finite size."""
+    gaussian = problem.input_law == "gaussian" and problem.noise_law is None
+    return gaussian and problem.has_linear_labels
 
 
 def _laws(problem: Problem) -> dict[str, Any]:
@@ -336,6 +347,9 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return {}
     unit = units(problem)[1] ** 2
+    run = Experiment(problem, prompts=prompts, training=Ridge(ridge))
+    if not problem.has_linear_labels:
+        return {"in the limit": unit * float(pretraining.icl_error(**run.limit))}
     tasks = problem.task_set
     rho = problem.noise_variance / unit
     size = pretraining.finite_size_errors(
@@ -353,6 +367,5 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     )
     expected = {"at this size": unit * size.icl.mean}
     if problem.input_covariance is None and problem.task_covariance is None:
-        run = Experiment(problem, prompts=prompts, training=Ridge(ridge))
         expected["in the limit"] = unit * float(pretraining.icl_error(**run.limit))
     return expected

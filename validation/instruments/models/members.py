@@ -28,7 +28,10 @@ from iclimit.asymptotics.recurrent.errors import mean_norm
 from iclimit.simulate.probing.predictors import (
     delta_rule_weights,
     dmmse_weights,
+    elu_features,
+    feature_attention,
     regression_weights,
+    relu_features,
     softmax_heads,
 )
 from iclimit.simulate.prompts import Prompts
@@ -93,6 +96,43 @@ def last_ridge(examples: Examples, pairs: int, penalty: float) -> np.ndarray:
 def prior_ridge(examples: Examples, penalty: float) -> np.ndarray:
     """Ridge regression that knows the covariance of the tasks."""
     return filtered(examples.whitened, ridge_filter, penalty=penalty)
+
+
+def intercept_ridge(examples: Examples, penalty: float) -> np.ndarray:
+    """Ridge regression with an intercept, which has no penalty."""
+    mean = np.mean(examples.prompts.labels, axis=1)
+    return mean + filtered(examples.centred, ridge_filter, penalty=penalty)
+
+
+def mean_ridge(examples: Examples, penalty: float) -> np.ndarray:
+    """Ridge regression towards the mean of the given tasks: Bayes for a prior with a mean."""
+    mean = np.mean(np.asarray(examples.problem.task_set), axis=0)
+    answers = filtered(examples.beside(mean), ridge_filter, penalty=penalty)
+    return np.asarray(examples.prompts.query @ mean + answers)
+
+
+def elu_attention(examples: Examples, normalised: int, feature_scale: float) -> np.ndarray:
+    """Linear attention with features elu + 1."""
+    return feature_attention(
+        examples.prompts, lambda x: elu_features(feature_scale * x), normalised=bool(normalised)
+    )
+
+
+def relu_attention(examples: Examples, normalised: int) -> np.ndarray:
+    """Linear attention with the positive parts of inputs and query as features."""
+    return feature_attention(examples.prompts, relu_features, normalised=bool(normalised))
+
+
+def logistic_readout(examples: Examples, penalty: float, slope: float) -> np.ndarray:
+    """A logistic function, from -1 to 1, of ridge regression."""
+    return np.tanh(slope * filtered(examples, ridge_filter, penalty=penalty))
+
+
+def sign_readout(examples: Examples, regression: int) -> np.ndarray:
+    """The sign of ridge regression with the best penalty, or of a gradient step."""
+    if not regression:
+        return np.sign(np.sum(examples.products, axis=1))
+    return np.sign(filtered(examples, ridge_filter, penalty=examples.units.best_penalty))
 
 
 def delta_rule(examples: Examples, step: float, decay: float = 1.0) -> np.ndarray:

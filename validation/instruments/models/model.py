@@ -18,7 +18,9 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.links import linked_labels
 from iclimit.validation.instruments.models.algorithm import Baseline
+from iclimit.validation.instruments.models.labels import expected_labels
 from iclimit.validation.instruments.models.sections import Section
 
 
@@ -35,9 +37,9 @@ class Answers:
     baselines : mapping of str to array of that shape
         Answers of the baselines, by their names.
     target : array of that shape
-        What is asked for: labels without noise.
-    noise_variance : array (n,)
-        Variance of the label noise.
+        What is asked for: labels without noise, on average over flips.
+    noise_variance : array of that shape
+        Variance of the labels around them: that of noise and flips.
     """
 
     section: str
@@ -62,7 +64,7 @@ class Answers:
         others = {name: predictions[:, position] for name, predictions in self.baselines.items()}
         own = self.model[:, position]
         target = self.target[:, position]
-        return Answers(self.section, own, others, target, self.noise_variance)
+        return Answers(self.section, own, others, target, self.noise_variance[:, position])
 
     def error(self, name: str = "") -> Estimate:
         """Mean squared error of a baseline, by default of the model."""
@@ -369,14 +371,16 @@ def ask(
         own = model.answer(block, section=section.name, first=first)
         for name, baseline in by_name.items():
             predictions[name].append(np.asarray(baseline.predict(block)))
-        target = block.target
+        clean = block.target
         if positions:
-            target = (all_inputs(block) @ block.tasks[:, :, None])[:, :, 0]
+            linear = (all_inputs(block) @ block.tasks[:, :, None])[:, :, 0]
+            clean = linked_labels(section.problem, linear)
         elif own.ndim > 1:
             own = own[:, -1]
+        target, variance = expected_labels(section.problem, clean, block.noise_variance)
         answers.append(own)
         targets.append(target)
-        noise_variances.append(block.noise_variance)
+        noise_variances.append(variance)
         first += len(block)
         if advance is not None:
             advance(len(block))

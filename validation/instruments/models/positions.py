@@ -30,6 +30,7 @@ from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, plain
 from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.baselines import choose_baselines, named_algorithms
+from iclimit.validation.instruments.models.labels import effective_problem
 from iclimit.validation.instruments.models.ladder import Ladder, ladder
 from iclimit.validation.instruments.models.model import Answering, Model, ask_all
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
@@ -99,9 +100,11 @@ def least_possible(problem: Problem, examples: int) -> tuple[str, float]:
     Returns
     -------
     tuple of str and float
-        Its name, empty where it is not known.  For tasks on a sphere Bayes' estimate is better
+        Its name, empty where it is not known, as for labels that are not linear.  For tasks on a sphere Bayes' estimate is better
         than that of Gaussian tasks by a share of order 2/d at most, which is the doubt.
     """
+    if not problem.has_linear_labels:
+        return "", 0.0
     units = ProblemUnits(problem)
     doubt = 2 / problem.dim if problem.task_law == "sphere" else 0.0
     if examples == 0:
@@ -359,5 +362,5 @@ def ask_positions(
             for i in range(section.problem.context + 1)
         ),
         algorithms=tuple(baseline.name for baseline in baselines),
-        label_square=section.problem.with_fresh_tasks().label_square,
+        label_square=effective_problem(section.problem.with_fresh_tasks()).label_square,
     )

@@ -20,6 +20,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import adaptive_ridge_loss, ridge_ris
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.simulate.prompts.covariances import covariance_root
 from iclimit.validation.instruments.models.fitted_layers import MOST, context_moments
+from iclimit.validation.instruments.models.labels import effective_problem
 
 # Largest degree of the polynomials that are fitted: five steps, or two layers of GD++.
 DEGREE = 5
@@ -31,14 +32,24 @@ class ProblemUnits:
 
     Attributes
     ----------
-    problem : Problem
+    stated : Problem
         The problem.
     contexts : int
         Most contexts that rates are fitted to where no theory gives them.
     """
 
-    problem: Problem
+    stated: Problem
     contexts: int = MOST
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem with linear labels, which stand for those of a link or with flips."""
+        return effective_problem(self.stated)
+
+    @property
+    def exact(self) -> bool:
+        """Whether losses of the theory are those of the problem: its labels are linear."""
+        return self.stated.has_linear_labels
 
     @cached_property
     def input_covariance(self) -> np.ndarray:

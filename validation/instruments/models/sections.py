@@ -52,7 +52,9 @@ from iclimit.checks import check_arguments
 from iclimit.problem import Problem, check_problem
 from iclimit.simulate.arrays import Seed, concatenate_fields, seed_sequence, seed_sequences
 from iclimit.simulate.prompts import Prompts, prompt_blocks
+from iclimit.simulate.prompts.links import linked_labels
 from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, block_size, linear_labels
+from iclimit.validation.instruments.models.labels import effective_problem
 
 
 def drawn_blocks(problem: Problem, count: int, seed: Seed) -> Iterator[Prompts]:
@@ -104,18 +106,26 @@ def add_other_labels(
     The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
     all labels.
     """
-    blocks = drawn_blocks(problem.with_fresh_tasks(), len(drawn), _child(seed, block))
-    other = concatenate_fields(blocks)
+    linear = problem.with_fresh_tasks(link="identity", flips=0.0)
+    other = concatenate_fields(drawn_blocks(linear, len(drawn), _child(seed, block)))
     noise = other.labels - linear_labels(other.inputs, other.tasks)
-    labels = linear_labels(drawn.inputs, other.tasks) + noise
-    query_label = np.vecdot(drawn.query, other.tasks) + other.query_label - other.target
+    labels = linked_labels(problem, linear_labels(drawn.inputs, other.tasks))
+    clean_label = linked_labels(problem, np.vecdot(drawn.query, other.tasks))
+    if problem.flips:
+        # Row by row, as in `permute_pairs`.
+        chances = np.random.default_rng(_child(seed, block)).random(labels.shape)
+        labels = np.where(chances < problem.flips, -labels, labels)
+    query_label = clean_label + other.query_label - other.target
     own, new = factors
-    return replace(
+    changed = replace(
         drawn,
-        labels=own * drawn.labels + new * labels,
+        labels=own * drawn.labels + new * (labels + noise),
         query_label=own * drawn.query_label + new * query_label,
         tasks=own * drawn.tasks + new * other.tasks,
     )
+    if drawn.clean_label is None:
+        return changed
+    return replace(changed, clean_label=own * drawn.clean_label + new * clean_label)
 
 
 def move_one(drawn: Prompts, moved: np.ndarray, *, what: str, step: float) -> Prompts:
@@ -154,7 +164,7 @@ def shifted_problems(
         ]
     else:
         # The variance, to three digits that a report can show.
-        added = float(f"{problem.with_fresh_tasks().label_square / 4:.3g}")
+        added = float(f"{_label_square(problem) / 4:.3g}")
         changes = {"noise_variance": added, "noise_law": None}
         shifts.append(("noise:added", f"label noise of variance {added:g}", changes))
     for what in ("input", "task"):
@@ -168,6 +178,11 @@ def shifted_problems(
                 (f"{what}s:rotated", f"{text}vectors turned at random", {name: turned[1]}),
             ]
     return {name: (text, replace(problem, **changes)) for name, text, changes in shifts}
+
+
+def _label_square(problem: Problem) -> float:
+    """Mean square of a label of a fresh task."""
+    return effective_problem(problem.with_fresh_tasks()).label_square
 
 
 def _reversed(covariance: np.ndarray) -> np.ndarray:
@@ -210,11 +225,12 @@ SENSITIVITY_PROMPTS = (10, 50)
 # Coordinates of the query and labels that are moved in all these prompts, about: in between.
 SENSITIVITY_VARIANTS = 4000
 
-# Fields of a problem that may be set, beside its sizes.
-LAW = (
+# Fields of a problem that may be set, beside its sizes: where labels are linear, and all.
+LINEAR_LAW = (
     *("tasks", "prompts", "noise_variance", "noise_law", "input_law", "scale"),
     *("input_covariance", "task_law", "task_variance", "task_covariance"),
 )
+LAW = (*LINEAR_LAW, "link", "flips")
 
 # Smallest and largest scale, variance or task of a problem: models in float32 square them.
 SIZES = (1e-12, 1e12)
@@ -443,7 +459,7 @@ def _sensitivities(problem: Problem, fresh: Section) -> list[Section]:
     least, most = SENSITIVITY_PROMPTS
     drawn = max(least, min(most, SENSITIVITY_VARIANTS // (problem.dim + problem.context)))
     inputs = float(np.trace(problem.covariance_of_inputs)) / problem.dim
-    labels = problem.with_fresh_tasks().label_square
+    labels = _label_square(problem)
     plan = []
     for what, moved, variance, variants in (
         ("query", "coordinate of the query", inputs, problem.dim),

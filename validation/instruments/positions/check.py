@@ -45,7 +45,7 @@ from iclimit.validation.instruments.models.positions import (
     least_possible,
     position_baselines,
 )
-from iclimit.validation.instruments.models.sections import LAW
+from iclimit.validation.instruments.models.sections import LINEAR_LAW
 from iclimit.validation.instruments.positions.reading import PositionCurve, read_position_curves
 from iclimit.verdict import Verdict
 from iclimit.words import measured, percent
@@ -536,7 +536,7 @@ def check_positions(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
-    check_problem(problem, *LAW)
+    check_problem(problem, *LINEAR_LAW)
     if test_prompts is not None:
         check_arguments(test_prompts=test_prompts)
     curves = read_position_curves(
