@@ -1,6 +1,6 @@
 """Are families and their parameters found?  ``python -m benchmarks.probe_families``.
 
-Members of fifteen families, with three parameters each and in two sizes, answer prompts of many
+Members of nineteen families, with three parameters each and in two sizes, answer prompts of many
 seeds.  Noise that depends on nothing is added to their answers, half of the tolerance in mean
 square, as a trained model deviates from any algorithm.  A verdict is right if it names the family,
 alone or as what the prompts do not tell from the one that it names, and all its parameters are in
@@ -62,6 +62,16 @@ MEMBERS: dict[str, list[dict[str, float]]] = {
     ],
     "recency_step": [{"rate": 0.7, "decay": value} for value in (0.6, 0.8, 0.9)],
     "last_ridge": [{"penalty": 0.5, "pairs": value} for value in (4, 6, 8)],
+    "intercept_ridge": [{"penalty": value} for value in (1.0, 5.0, 20.0)],
+    "mean_ridge": [{"penalty": value} for value in (1.0, 5.0, 20.0)],
+    "elu_attention": [
+        {"feature_scale": scale, "value": value, "normalised": normalised}
+        for scale, value, normalised in ((0.5, 3.0, 1), (1.0, 2.0, 1), (1.0, 0.3, 0))
+    ],
+    "relu_attention": [
+        {"value": value, "normalised": normalised}
+        for value, normalised in ((1.0, 1), (2.0, 1), (0.5, 0))
+    ],
     "delta_rule": [{"step": value} for value in (0.3, 0.6, 0.9)],
     "gated_delta_rule": [
         {"step": step, "decay": decay, "readout": readout}
