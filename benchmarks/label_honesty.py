@@ -1,9 +1,9 @@
-"""Are stated uncertainties right for labels that are not linear?
+"""Are stated uncertainties right for labels that are not linear, and inputs with random scales?
 
 ``python -m benchmarks.label_honesty --seed S`` from the root of the repository draws 80 settings
-of links, noise, flips, outputs, sizes and tests, simulates 40 runs of each and compares their mean
-errors with predictions: 3 CPU minutes.  To be a test of the code, S is taken after the last change
-of it.  The comparison is ``benchmarks/label_honesty.csv``, its summary
+of links, noise, flips, outputs, laws of scales, sizes and tests, simulates 40 runs of each and
+compares their mean errors with predictions: 3 CPU minutes.  To be a test of the code, S is taken
+after the last change of it.  The comparison is ``benchmarks/label_honesty.csv``, its summary
 ``benchmarks/label_honesty.txt``.
 
 Means are to be within the stated uncertainty plus two standard errors in 95 % of all settings.
@@ -25,6 +25,9 @@ OUTPUT = Path(__file__).with_name("label_honesty.csv")
 SETTINGS = 80
 SHARE_OF_OUTPUTS = 0.15
 
+# Share of the settings in which inputs have random scales and labels are linear.
+SHARE_OF_SCALES = 0.25
+
 # Links that are odd, which several outputs need, and others.
 ODD = ("sign", "sign", "cube", "tanh", "sin")
 OTHERS = ("relu",)
@@ -39,8 +42,35 @@ def link(draw: Draw, names: tuple[str, ...]) -> Any:
     return (name, draw.between(*SLOPES[name])) if name in SLOPES else name
 
 
+def scale_law(draw: Draw) -> Any:
+    """A random law of the scale of an input, of mean 1: two points, or Student's."""
+    if draw.happens(0.5):
+        return ("student", draw.between(10, 40))
+    small = draw.between(0.1, 0.9)
+    chance = draw.between(0.2, 0.8)
+    return (small, (1 - chance * small) / (1 - chance)), (chance, 1 - chance)
+
+
+def scaled(draw: Draw) -> Experiment:
+    """Run of a random setting with random scales."""
+    dim = int(draw.rng.integers(10, 23))
+    law = Problem(
+        dim,
+        draw.integer(dim / 4, 6 * dim),
+        tasks=math.inf if draw.happens(0.25) else draw.integer(dim / 4, 8 * dim),
+        noise_variance=draw.between(0.01, 1) if draw.happens(0.5) else 0.0,
+        task_law="sphere",
+        scale_law=scale_law(draw),
+    )
+    return Experiment(
+        law, prompts=draw.integer(0.25 * dim**2, 5 * dim**2), training=Ridge(draw.between(1e-3, 1))
+    )
+
+
 def experiment(draw: Draw) -> Experiment:
     """Run of a random setting."""
+    if draw.happens(SHARE_OF_SCALES):
+        return scaled(draw)
     dim = int(draw.rng.integers(10, 23))
     outputs = 1
     if draw.happens(SHARE_OF_OUTPUTS):
@@ -81,6 +111,12 @@ def compare(number: int, seed: int) -> dict[str, Any]:
     return row | deviations(theory, sample(run, rng=seed + number, repeats=REPEATS))
 
 
+def _groups(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Settings by what is not as usual in them."""
+    scales = [row for row in rows if "scale_law" in row["setting"]]
+    return {"labels": [row for row in rows if row not in scales], "scales": scales}
+
+
 def main() -> None:
     options = parsed(__doc__, SETTINGS)
     rows = []
@@ -92,7 +128,7 @@ def main() -> None:
             refused.append(f"Setting {number} is not simulated: {error}")
         else:
             print(rows[-1], flush=True)
-    write(OUTPUT, rows, [*judged({"labels": rows}), *refused], options.seed)
+    write(OUTPUT, rows, [*judged(_groups(rows)), *refused], options.seed)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,30 @@ def saturated_labels(_: Generator, signal: np.ndarray, noise: np.ndarray) -> np.
     return np.tanh(signal) + noise
 
 
+def class_labels(_: Generator, signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return np.sign(signal) + noise
+
+
+def relu_labels(_: Generator, signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return np.maximum(signal, 0) + noise
+
+
+def flipped_classes(rng: Generator, signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return flipped_labels(rng, np.sign(signal), noise)
+
+
+def mean_square(errors: np.ndarray) -> float:
+    return float(np.mean(errors**2))
+
+
+def median_square(errors: np.ndarray) -> float:
+    return float(np.median(errors**2))
+
+
+def mean_size(errors: np.ndarray) -> float:
+    return float(np.mean(np.abs(errors)))
+
+
 def normalized_labels(_: Generator, signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Labels of a prompt over the root mean square of those of its context."""
     labels = signal + noise
@@ -170,6 +194,7 @@ class Script:
     diagonal of the normal equations.  ``query_noise`` says whether the labels of queries have
     noise, in training and in tests; ``test_context`` multiplies the length of test contexts,
     ``test_rho`` the label noise of tests; ``dim`` is the true dimension of a stated one.
+    ``score`` is what is reported of the errors of test prompts.
     """
 
     inputs: Draw = gaussian_inputs
@@ -183,6 +208,7 @@ class Script:
     test_rho: float = 1.0
     noise_variance: Callable[[float], float] = lambda rho: rho
     dim: Callable[[int], int] = lambda dim: dim
+    score: Callable[[np.ndarray], float] = mean_square
     test_on_training: bool = False
     copies: int = 1
     time: float = np.inf
@@ -237,9 +263,9 @@ class Script:
                 self.test_rho * variance,
                 self.query_noise[1],
             )
-            errors.append(float(np.mean((tests[1] - tests[0] @ gamma) ** 2)))
+            errors.append(self.score(tests[1] - tests[0] @ gamma))
         if self.test_on_training:
-            errors[1] = float(np.mean((labels - features @ gamma) ** 2))
+            errors[1] = self.score(labels - features @ gamma)
         return errors[0], errors[1]
 
 

@@ -140,6 +140,11 @@ def of_time(time: float) -> Callable[[Sizes], Row]:
     return lambda sizes: stated(sizes) | {"time": time}
 
 
+def of_labels(**labels: Any) -> Callable[[Sizes], Row]:
+    """Settings with a link, and perhaps flips."""
+    return lambda sizes: stated(sizes) | labels
+
+
 # The script without a mistake.
 RIGHT = Script()
 
@@ -280,6 +285,33 @@ PLANTED = (
     Planted("labels saturate", Script(labels=plain.saturated_labels)),
     Planted("every prompt is there twice", Script(copies=2)),
     Planted("IDG is the training error", Script(test_on_training=True)),
+    # The place of a row is part of its seeds: later ones come last.
+    Planted(
+        "classes are stated as ReLUs",
+        Script(labels=plain.class_labels),
+        "labels are signs",
+        statement=of_labels(link="relu"),
+    ),
+    Planted(
+        "ReLUs are stated as classes",
+        Script(labels=plain.relu_labels),
+        "labels are ReLUs",
+        statement=of_labels(link="sign"),
+    ),
+    Planted(
+        "a tenth of the classes is flipped",
+        Script(labels=plain.flipped_classes),
+        "labels are flipped with the probability",
+        statement=of_labels(link="sign"),
+    ),
+    Planted(
+        "no class is flipped",
+        Script(labels=plain.class_labels),
+        "no label is flipped|labels are flipped with the probability",
+        statement=of_labels(link="sign", flips=0.1),
+    ),
+    Planted("medians over test prompts", Script(score=plain.median_square), "are medians of the"),
+    Planted("absolute errors", Script(score=plain.mean_size), "means of the absolute errors"),
 )
 
 
@@ -390,7 +422,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--tables", type=int, default=200, help="tables of the right script")
     parser.add_argument("--settings", type=int, default=len(TABLES), help="tables of a script")
-    parser.add_argument("--only", default="", help="scripts with these words in their titles")
+    parser.add_argument(
+        "--only", default="", help="scripts with titles of this regular expression"
+    )
     parser.add_argument(
         "--write", action="store_true", help=f"keep what is known in {OUTPUT.name}, table by table"
     )
@@ -401,7 +435,7 @@ def main() -> None:
         (place, number)
         for number in range(arguments.settings)
         for place, planted in enumerate(PLANTED)
-        if arguments.only in planted.title
+        if re.search(arguments.only, planted.title)
     ]
     for done, (place, number) in enumerate(work, start=1):
         planted = PLANTED[place]
