@@ -43,6 +43,9 @@ PROBLEM = Problem(
     scale=1,
 )
 
+# Prompts have fresh tasks, for which the theory has the errors; "dmmse" knows the given ones.
+FRESH = PROBLEM.with_fresh_tasks()
+
 PROMPTS = 4000
 # Numbers of prompts whose power is stated.
 SIZES = (125, 250, 500, 1000, 2000, 4000)
@@ -117,7 +120,7 @@ BASELINES = baselines(PROBLEM)
 def mean_squares() -> dict[str, float]:
     """Mean squares of the algorithms' answers, from many prompts of another seed."""
     totals = dict.fromkeys((each.name for each in BASELINES), 0.0)
-    for block in prompt_blocks(PROBLEM, REFERENCE, rng=10**6):
+    for block in prompt_blocks(FRESH, REFERENCE, rng=10**6):
         for each in BASELINES:
             totals[each.name] += float(np.sum(each.predict(block) ** 2)) / REFERENCE
     return totals
@@ -125,7 +128,7 @@ def mean_squares() -> dict[str, float]:
 
 def one_seed(seed: int, tally: Tally, sizes: Mapping[str, float]) -> None:
     """Judge all predictors on the prompts of one seed; sizes are their mean squares."""
-    drawn = sample_prompts(PROBLEM, PROMPTS, rng=seed)
+    drawn = sample_prompts(FRESH, PROMPTS, rng=seed)
     known = {each.name: each.predict(drawn) for each in BASELINES}
     rng = np.random.default_rng([seed, 1])
 
@@ -148,10 +151,10 @@ def one_seed(seed: int, tally: Tally, sizes: Mapping[str, float]) -> None:
     others = {"softmax smoother": smoother(drawn), "random": rng.standard_normal(PROMPTS)}
     for title, answers in others.items():
         found = identify(asked(answers))
-        right = found.kind == "none"
+        right = found.kind in ("none", "like")
         tally.verdicts[title]["right" if right else f"{found.kind} {found.names}"] += 1
     for rung in ladder(asked(known["ridge"]), BASELINES).rungs:
-        if rung.theory_z is not None:
+        if np.isfinite(rung.theory_z):
             tally.z["errors of algorithms"].append(rung.theory_z)
     changed = noisy(1.02 * known["one_step"])
     admixed = noisy(0.9 * known["ridge"] + 0.1 * known["one_step"])
