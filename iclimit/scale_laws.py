@@ -82,6 +82,8 @@ def parse_scale_law(scale_law: Any) -> ScaleLaw:
     if not (positive and paired) or abs(math.fsum(probabilities) - 1) > _ROUNDING:
         raise _wrong(scale_law)
     mean = math.fsum(map(float.__mul__, points, probabilities))
+    if abs(mean - 1) <= _ROUNDING:  # a law that was read before stays as it is
+        mean = 1.0
     return ScaleLaw(points=tuple(u / mean for u in points), probabilities=tuple(probabilities))
 
 

@@ -229,3 +229,16 @@ def test_tests_have_the_law_of_training():
     other = run.problem.with_fresh_tasks(scale_law=("student", 12.0))
     refuse("test must have the scale_law of training", predict, run.with_(test=Test(other)))
     refuse("spread must be False for a scale_law", predict, run, spread=True)
+
+
+def test_a_law_that_was_read_is_read_again_as_it_is():
+    """Also where the mean is 1 but for the last digit, after its points were divided by it."""
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        chance = float(rng.uniform(0.1, 0.9))
+        law = (tuple(rng.uniform(0.1, 3, 2)), (chance, 1 - chance))
+        problem = Problem(dim=4, context=4, scale_law=law)
+        again = replace(problem, context=5)
+        assert again.scale_law == problem.scale_law
+        mean = math.fsum(map(float.__mul__, *problem.scale_law))
+        assert mean == pytest.approx(1, rel=4e-16, abs=0)
