@@ -264,11 +264,29 @@ def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> 
     if scales is not None:
         query = np.ravel(np.outer(query, scales.u))
         query_weight = np.ravel(np.outer(query_weight, scales.weight))
-    summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
+    summary, summary_weight = _summary_rule(train, F)
     u = np.outer(query, summary)
     weight = np.outer(query_weight, summary_weight)
     t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
     return Leverages(g, pushed, feature, query, u, weight, t, xi)
+
+
+def _summary_rule(train: SummaryLaw, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rule for the factor of a summary, of mean 1, in the leverages: a Gamma law of its variance.
+
+    Of elliptical inputs it is so among contexts of the same scales.  Contexts with large scales
+    are rare and far from others: a Gamma law of all would make up for them by very small factors.
+    """
+    variance = quadratic_form_variance(train, F)
+    if train.scales is None or not isinstance(train.timed, LinkedContexts):
+        return gamma_rule(variance)
+    scales = train.timed.scale_rule()
+    squares = scales.weight * scales.size**2
+    among = (1 + variance - np.sum(squares)) / (squares @ scales.crowding)
+    rules = [gamma_rule(float(among * crowding)) for crowding in scales.crowding]
+    factors = scales.size[:, None] * np.array([factor for factor, _ in rules])
+    weights = scales.weight[:, None] * np.array([weight for _, weight in rules])
+    return np.ravel(factors), np.ravel(weights)
 
 
 def _risk(gamma: np.ndarray, law: SummaryLaw) -> float:

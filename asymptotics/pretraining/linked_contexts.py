@@ -92,6 +92,8 @@ class LinkedContexts:
         Probability of the other sign.
     scale_law : ScaleLaw, optional
         Law of the scale of elliptical inputs, whose labels are linear.
+    alike : bool
+        Whether contexts count as alike in their scales, where leverages have one law.
     correlated_query : bool
         Always False: the query is independent of the context.
     """
@@ -102,6 +104,7 @@ class LinkedContexts:
     link: Link
     flips: float
     scale_law: ScaleLaw | None = None
+    alike: bool = False
     correlated_query: bool = False
 
     # The order of the pairs does not matter, and tasks do not drift.
@@ -118,6 +121,12 @@ class LinkedContexts:
     def scales(self) -> ScaleNodes | None:
         """Nodes of the law of the scale of an input, where there is one."""
         return None if self.scale_law is None else ScaleNodes.of(self.scale_law)
+
+    def scale_rule(self) -> ScaleRule:
+        """Law over contexts of what scales do to the size of summaries."""
+        if self.scales is None or self.alike:
+            return ScaleRule(np.ones(1), np.ones(1), np.ones(1))
+        return _scale_rule(self)
 
     @cached_property
     def labels(self) -> LabelMoments:
@@ -176,6 +185,25 @@ class LinkedContexts:
         )
 
 
+class ScaleRule(NamedTuple):
+    """Contexts by their scales u: arrays of one length.
+
+    Attributes
+    ----------
+    size : array
+        Means of u^2 over a context, of mean 1.
+    crowding : array
+        By how much fewer pairs count, the number of pairs times the sum of u^4 over the square of
+        that of u^2.
+    weight : array
+        Their probabilities.
+    """
+
+    size: np.ndarray
+    crowding: np.ndarray
+    weight: np.ndarray
+
+
 class _Drawn(NamedTuple):
     """Means over a context of y z, y^2 and u y^2, and weights: arrays of one length."""
 
@@ -230,6 +258,23 @@ def _contexts(contexts: LinkedContexts) -> _Drawn:
         eta[rows] = np.mean(y**2, axis=1)
         across[rows] = np.mean(u * y**2, axis=1)
     return _Drawn(signal, eta, across, np.ones(draws))
+
+
+@lru_cache(maxsize=64)
+def _scale_rule(contexts: LinkedContexts) -> ScaleRule:
+    """The law, from contexts that are drawn from a fixed seed, in groups by their size."""
+    scales = contexts.scales
+    assert scales is not None  # else there is one value
+    shape = (_SCALED_DRAWS, contexts.context)
+    drawn = np.random.default_rng(0).choice(scales.u, size=shape, p=scales.weight)
+    drawn = drawn[np.argsort(np.mean(drawn**2, axis=1), kind="stable")]
+    squares = np.mean(drawn**2, axis=1)
+    crowding = np.mean(drawn**4, axis=1) / squares**2
+    parts = _groups(squares)
+    size = np.array([np.mean(squares[part]) for part in parts])
+    weight = np.array([len(squares[part]) for part in parts]) / len(squares)
+    fewer = np.array([np.mean(crowding[part]) for part in parts])
+    return ScaleRule(size / (weight @ size), fewer, weight)
 
 
 def _groups(across: np.ndarray) -> list[slice]:

@@ -47,8 +47,8 @@ def baselines(
         "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_minus" (a head of either sign) and
         "softmax_2" (both, for isotropic Gaussian inputs), "least_squares", "ridge" (where there
         is noise), "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies),
-        "dmmse" (where tasks are given), "sign_readout" (for classes), "linear_attention" (where prompts are given).  What would
-        coincide with another one is left out.
+        "dmmse" (where tasks are given), "sign_readout" (for classes), "linear_attention" (where
+        prompts are given).  What would coincide with another one is left out.
 
     Raises
     ------

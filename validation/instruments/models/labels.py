@@ -120,4 +120,3 @@ def posterior_labels(prompts: Prompts, problem: Problem) -> np.ndarray:
             chances.append(math.log(chance) - misfit / variance)
     likelihood = np.sum(np.logaddexp.reduce(chances), axis=1)
     return (1 - 2 * problem.flips) * np.vecdot(softmax(likelihood), known[:, -1, :])
-

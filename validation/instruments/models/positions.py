@@ -100,8 +100,9 @@ def least_possible(problem: Problem, examples: int) -> tuple[str, float]:
     Returns
     -------
     tuple of str and float
-        Its name, empty where it is not known, as for labels that are not linear.  For tasks on a sphere Bayes' estimate is better
-        than that of Gaussian tasks by a share of order 2/d at most, which is the doubt.
+        Its name, empty where it is not known, as for labels that are not linear.  For tasks on a
+        sphere Bayes' estimate is better than that of Gaussian tasks by a share of order 2/d at
+        most, which is the doubt.
     """
     if not problem.has_linear_labels:
         return "", 0.0
