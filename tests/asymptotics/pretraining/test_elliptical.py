@@ -201,6 +201,22 @@ def test_runs_of_finite_size_are_predicted(law):
         assert deviation < doubt + Z * math.hypot(error, own)
 
 
+@pytest.mark.parametrize("law", [((0.2, 1.8), (0.5, 0.5)), ("student", 16.4)])
+def test_contexts_with_other_scales_have_other_leverages(law):
+    """With one law of leverages errors of these runs were 26 % too small and 9 % too large."""
+    size = {"dim": 21, "context": 6, "tasks": 60, "prompts": 262, "ridge": 0.0137}
+    if law[0] == "student":
+        size = {"dim": 15, "context": 15, "tasks": 54, "prompts": 208, "ridge": 0.006}
+    run = elliptical_run(law, **size)
+    prediction = predict(run, rng=3, draws=4)
+    samples = sample(run, rng=7, repeats=60)
+    stated = prediction.uncertainty
+    for name in ("icl", "idg"):
+        ratio = samples[name].mean / prediction[name].mean - 1
+        error = samples[name].standard_error / prediction[name].mean
+        assert abs(ratio) < min(stated, 0.06) + 2.5 * error
+
+
 def test_a_scale_of_one_value_is_none():
     """Nodes of contexts are drawn, Gaussian inputs have Gauss rules."""
     run = elliptical_run(((1.0,), (1.0,)))
