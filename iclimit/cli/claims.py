@@ -45,7 +45,7 @@ def _validate_flags(parser: OneLineParser) -> None:
     parser.add_argument(
         "--compare", choices=RECORDS, help="hold the run against this one, whose results are kept"
     )
-    add_preset(parser, "quick: three minutes on two cores; medium: 35; full: 150; day: a day")
+    add_preset(parser, "quick: seven minutes on two cores; medium: 45; full: 210; day: a day")
 
 
 def add_folder(parser: argparse.ArgumentParser, text: str, default: str | None = None) -> None:
