@@ -151,6 +151,12 @@ class Inputs:
 # Tasks that stand for a law of structured ones, at least.
 _REPRESENTATIVES = 4000
 
+# Points of the laws of leverages, and of queries beside scales, where their own law is narrow.  Of a
+# summary whose factor varies by more than its mean, more points would find more small factors: a
+# Gamma law has too many of them there, and sixteen points are as good as simulations say.
+_ORDER = 16
+_SCALED_ORDER = 4
+
 _UNDEFINED = (
     "the prediction is not defined in float64 here: few tasks without noise make the moments "
     "singular, or the ridge or the context is too extreme"
@@ -259,8 +265,9 @@ def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> 
     query_variance = 2 * np.sum(np.sum(share, axis=1) ** 2) / np.sum(share) ** 2
     F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
     # The leverage is u, its query factor |x_q|^2; both have mean 1.
-    query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
     scales = train.scales
+    order = _ORDER if scales is None else _SCALED_ORDER
+    query, query_weight = gamma_rule(query_variance / inputs.multiplicity, order)
     if scales is not None:
         query = np.ravel(np.outer(query, scales.u))
         query_weight = np.ravel(np.outer(query_weight, scales.weight))
@@ -318,7 +325,9 @@ def effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
 
 
 @lru_cache
-def gamma_rule(variance: float, order: int = 16, tilt: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def gamma_rule(
+    variance: float, order: int = _ORDER, tilt: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Gauss rule (Golub-Welsch) of the Gamma law of mean 1 and this variance.
 
     With a tilt it is exact for polynomials of degree < 2 order divided by x**tilt.
