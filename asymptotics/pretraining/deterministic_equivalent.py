@@ -151,9 +151,9 @@ class Inputs:
 # Tasks that stand for a law of structured ones, at least.
 _REPRESENTATIVES = 4000
 
-# Points of the laws of leverages, and of queries beside scales, where their own law is narrow.  Of a
-# summary whose factor varies by more than its mean, more points would find more small factors: a
-# Gamma law has too many of them there, and sixteen points are as good as simulations say.
+# Points of the laws of leverages, and of queries beside scales, where their own law is narrow.
+# Of a summary whose factor varies by more than its mean, more points would find more small
+# factors: a Gamma law has too many of them there, and simulations agree with sixteen points.
 _ORDER = 16
 _SCALED_ORDER = 4
 
