@@ -151,7 +151,16 @@ class Result:
             Where to draw.
         **line
             Keywords of the figure, see ``draw``.
+
+        Raises
+        ------
+        TypeError
+            If ``ax`` is the name of a file.
         """
+        if isinstance(ax, str | os.PathLike):
+            raise TypeError(
+                f"ax must be matplotlib axes, got {ax!r}: plot().figure.savefig(...) writes a file"
+            )
         if ax is not None:
             self.draw(ax, **line)
             return ax
