@@ -159,7 +159,7 @@ class Result:
         """
         if isinstance(ax, str | os.PathLike):
             raise TypeError(
-                f"ax must be matplotlib axes, got {ax!r}: plot().figure.savefig(...) writes a file"
+                f"ax must be matplotlib axes, got {ax!r}: write({str(ax)!r}) writes a file"
             )
         if ax is not None:
             self.draw(ax, **line)

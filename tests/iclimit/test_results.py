@@ -100,7 +100,7 @@ def test_columns_are_declared_once(errors, tmp_path):
 def test_a_result_without_a_figure_says_so(tmp_path):
     best = iclimit.optimal_learning_rate(context=10, dim=10)
     type_error("LearningRate has no figure", best.plot)
-    type_error("ax must be matplotlib axes, got 'curve.png': plot().figure", best.plot, "curve.png")
+    type_error("ax must be matplotlib axes, got .curve.png.: write", best.plot, "curve.png")
     value_error("path must end in", best.write, tmp_path / "best.png")
 
 
