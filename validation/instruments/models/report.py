@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from iclimit.drawing import Axes, house_style, new_figure, panels, picture
 from iclimit.extras import import_xarray
 from iclimit.html_parts import document, embedded
+from iclimit.links import link_text
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.tables import aligned, escaped_table, json_text, write_text
@@ -341,6 +342,8 @@ class AlgorithmReport(Result):
         """The problem and the number of prompts."""
         problem = self.problem
         laws = f"{problem.input_law} inputs, noise variance {problem.mean_noise_variance:g}"
+        if not problem.has_linear_labels:
+            laws += f", labels by the link {link_text(problem.link)}, {problem.flips:.0%} flipped"
         prompts = f"{self.test_prompts:,} fresh prompts"
         return f"{prompts}, d = {problem.dim}, N = {problem.context}, {laws}."
 

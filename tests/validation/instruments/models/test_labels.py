@@ -195,7 +195,9 @@ def test_the_sign_of_the_best_ridge_regression_is_a_baseline_of_classes():
     ],
 )
 def test_models_of_classes_are_probed(model, sentence):
-    verdict = iclimit.probe(model, CLASSES, test_prompts=600, baselines=FEW, rng=0).verdict
+    report = iclimit.probe(model, CLASSES, test_prompts=600, baselines=FEW, rng=0)
+    assert "noise variance 0.05, labels by the link sign, 10% flipped." in str(report)
+    verdict = report.verdict
     assert verdict.kind == "algorithm"
     assert verdict.sentence.startswith(sentence)
 
