@@ -32,10 +32,7 @@ def predicted_one_pass_errors(
         If it is not trained so.
     ValueError
         If it has structured inputs, gates, drift or correlation, or fresh tasks with a covariance,
-        which are not known here, or labels that are not linear; or if a rate is unstable with
-        fresh tasks.
-    ArithmeticError
-        If the mean over runs overflows, with drawn tasks.
+        which are not known here, or labels that are not linear; or if a rate is unstable.
     """
     training = run.training
     if not isinstance(training, SGD):
@@ -68,6 +65,8 @@ def _of_tasks(
 ) -> tuple[float, float]:
     """Both errors after the last step, for a task set."""
     moments = TaskSetContexts.of(tasks, run.problem.context, float(run.problem.noise_variance))
+    stable = np.asarray(moments.stable_time(batch) * moments.dim / 2)
+    require_stable("learning_rate", np.max(rates), stable)
     icl, idg = moments.descend(rates, batch, test)[-1]
     return icl, idg
 

@@ -24,6 +24,14 @@ what is across and :math:`h_0 = a p + b e`,
 .. math:: E_\zeta\, (h^\top G h)\, h h^\top = (h_0^\top G h_0 + c^2 \operatorname{tr} \Pi G)
    (h_0 h_0^\top + c^2 \Pi) + 2 c^2 (h_0 h_0^\top G \Pi + \Pi G h_0 h_0^\top)
    + 2 c^4\, \Pi G \Pi .
+
+**Stable rates.**  With :math:`D(G) = GR + RG` and the positive map
+
+.. math:: Q(G) = (1 - \tfrac1B)\, R G R + \tfrac{d + 2}B\, E (h^\top G h)\, h h^\top
+
+a step takes the part of G that depends on nothing else to :math:`G - t D(G) + t^2 Q(G)`.  Both
+maps are self-adjoint, so it grows without bound from :math:`1/t` on that is the largest eigenvalue
+of :math:`D^{-1/2} Q D^{-1/2}`.
 """
 
 from collections.abc import Sequence
@@ -31,14 +39,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from iclimit.asymptotics.checks import real_array, real_number, require_whole
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, fresh_task_law
+from iclimit.asymptotics.pretraining.one_pass import require_stable
 from iclimit.checks import check_integers, check_shape
 from iclimit.results import Result
 
 # Most steps: one of them takes 0.2 ms at d = 16 and k = 16, and grows as (k + d) d^2.
 _MOST_STEPS = 1_000_000
+
+# Sums of eigenvalues of R below this share of the largest are rounding.
+_ROUNDING = 1e-14
 
 # Ways to contract 0, 1, 2 pairs of so many equal normal factors.
 _CONTRACTIONS = ((1,), (1,), (1, 1), (1, 3), (1, 6, 3))
@@ -97,12 +110,12 @@ def one_pass_task_errors(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or not one of ``learning_rate`` and ``rates`` is
-        given.
+        If an argument is outside its range, not one of ``learning_rate`` and ``rates`` is given,
+        or the constant rate is unstable.
     TypeError
         If an argument is not a number or an array.
     ArithmeticError
-        If the mean over runs overflows: rates are too large.
+        If the mean over runs overflows: rates of a schedule are too large.
 
     Notes
     -----
@@ -133,6 +146,9 @@ def one_pass_task_errors(
     schedule = _schedule(learning_rate, rates, int(np.max(taken, initial=0)))
     fresh = fresh_task_law(vectors.shape[1], context, noise, "sphere")
     moments = TaskSetContexts.of(vectors, context, noise)
+    if learning_rate is not None:
+        stable = np.asarray(moments.stable_time(batch) * moments.dim / 2)
+        require_stable("learning_rate", np.asarray(float(learning_rate)), stable)
     curves = moments.descend(schedule, batch, fresh)[taken.astype(int)]
     return OnePassTasks(curves[..., 0], curves[..., 1])
 
@@ -329,6 +345,29 @@ class TaskSetContexts:
         mixed[-1] += np.sum(self.moment(0, 1, 1)[:, None] * rest, axis=0)
         return total + (mixed + mixed.T) / len(p)
 
+    def stable_time(self, batch: int) -> float:
+        """Time of a step from which on the mean square grows without bound."""
+        size = self.dim + 1
+        values, basis = np.linalg.eigh(self.second())
+        decay = values[:, None] + values
+        counts = decay > _ROUNDING * np.max(decay)
+        root = np.where(counts, 1 / np.sqrt(np.where(counts, decay, 1.0)), 0.0)
+        products = np.outer(values, values)
+
+        def growth(flat: np.ndarray) -> np.ndarray:
+            """The symmetric map, in the basis of R."""
+            G = root * flat.reshape(size, size)
+            G = (G + G.T) / 2
+            fourth = basis.T @ self._quadratic(basis @ G @ basis.T) @ basis
+            grown = (1 - 1 / batch) * products * G + (self.dim + 2) / batch * fourth
+            return np.ravel(root * grown)
+
+        shape = (size**2, size**2)
+        operator = LinearOperator(shape, matvec=growth, dtype=np.float64)
+        start = np.ravel(root * np.diag(values))
+        [largest] = eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)
+        return 1 / float(largest)
+
     def descend(self, schedule: np.ndarray, batch: int, test: SummaryLaw) -> np.ndarray:
         """ICL error on a law of tests and IDG error before and after each step, (steps + 1, 2).
 
@@ -360,6 +399,8 @@ class TaskSetContexts:
                 added = (1 - 1 / batch) * together + spread / batch
                 mean = mean - t * (mean @ R - A)
                 square = square - t * (drift + drift.T) + t**2 * added
+                # Rounding that is not symmetric grows by t^2 R^2 in a step, where nothing decays.
+                square = (square + square.T) / 2
                 curves[number] = errors()
                 if not np.all(np.isfinite(curves[number])):
                     raise ArithmeticError("the mean over runs overflows: rates are too large")

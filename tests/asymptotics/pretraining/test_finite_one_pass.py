@@ -70,7 +70,7 @@ def test_what_is_not_known_is_refused():
     wild = run.with_(prompts=3000, training=SGD(9.0, batch=1))
     with pytest.raises(ValueError, match=r"learning_rate must be below .*, got 9: the mean"):
         iclimit.predict(wild)
-    with pytest.raises(ArithmeticError, match="rates are too large"):
+    with pytest.raises(ValueError, match=r"learning_rate must be below .*, got 9: the mean"):
         iclimit.predict(wild.with_(problem=law(4)))
     with pytest.raises(ArithmeticError, match="learning_rate is too large"):
         iclimit.sample(wild, rng=0)

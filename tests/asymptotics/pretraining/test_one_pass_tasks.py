@@ -113,7 +113,49 @@ def test_bad_input_is_named(changes, message):
 
 
 def test_rates_without_a_mean_are_said():
+    setting = {"task_set": np.eye(4), "context": 5, "batch": 1, "rho": 0.1}
+    with pytest.raises(ValueError, match=r"learning_rate must be below .*, got 5: the mean"):
+        one_pass_task_errors(steps=3000, learning_rate=5.0, **setting)
     with pytest.raises(ArithmeticError, match="rates are too large"):
-        one_pass_task_errors(
-            steps=3000, task_set=np.eye(4), context=5, batch=1, rho=0.1, learning_rate=5.0
-        )
+        one_pass_task_errors(steps=3000, rates=np.full(3000, 5.0), **setting)
+
+
+def on_sphere(rng, count, dim):
+    tasks = rng.standard_normal((count, dim))
+    return tasks * np.sqrt(dim) / np.linalg.norm(tasks, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("dim", "batch"), [(5, 1), (6, 4)])
+def test_the_stable_rate_is_where_the_mean_square_grows(dim, batch):
+    """Spectral radius of the step on all symmetric matrices, from averages of contexts."""
+    rng = np.random.default_rng(dim)
+    tasks = on_sphere(rng, 3, dim)
+    law = TaskSetContexts.of(tasks, 8, 0.1)
+    time = law.stable_time(batch)
+    R = law.second()
+    size = dim + 1
+    still = law.misfit(np.zeros((size, size)), np.zeros((dim, size)))
+
+    def step(flat, t):
+        G = flat.reshape(size, size)
+        G = (G + G.T) / 2
+        fourth = law.misfit(G, np.zeros((dim, size))) - still
+        grown = (1 - 1 / batch) * R @ G @ R + (dim + 2) / batch * fourth
+        return np.ravel(G - t * (G @ R + R @ G) + t**2 * grown)
+
+    for factor in (0.98, 1.0, 1.02):
+        whole = [step(unit, factor * time) for unit in np.eye(size**2)]
+        radius = np.max(np.abs(np.linalg.eigvals(whole)))
+        assert np.sign(round(radius - 1, 9)) == np.sign(factor - 1)
+
+
+def test_thousands_of_steps_next_to_the_stable_rate_stay_errors():
+    """Rounding that is not symmetric grew until errors were -1e17."""
+    rng = np.random.default_rng(0)
+    setting = {"task_set": on_sphere(rng, 3, 6), "context": 8, "batch": 4, "rho": 0.1}
+    law = TaskSetContexts.of(setting["task_set"], 8, 0.1)
+    rate = 0.99 * law.stable_time(4) * 6 / 2
+    errors = one_pass_task_errors(steps=[1000, 4000, 8000], learning_rate=rate, **setting)
+    for values in (errors.icl, errors.idg):
+        assert np.all(np.diff(values) >= 0)
+        assert values[2] == pytest.approx(values[1], rel=0.05)
