@@ -51,17 +51,20 @@ def scale_law(draw: Draw) -> Any:
     return (small, (1 - chance * small) / (1 - chance)), (chance, 1 - chance)
 
 
+def sizes(draw: Draw, dim: int) -> dict[str, Any]:
+    """Random context, tasks and noise."""
+    return {
+        "context": draw.integer(dim / 4, 6 * dim),
+        "tasks": math.inf if draw.happens(0.25) else draw.integer(dim / 4, 8 * dim),
+        "noise_variance": draw.between(0.01, 1) if draw.happens(0.5) else 0.0,
+        "task_law": "sphere",
+    }
+
+
 def scaled(draw: Draw) -> Experiment:
     """Run of a random setting with random scales."""
     dim = int(draw.rng.integers(10, 23))
-    law = Problem(
-        dim,
-        draw.integer(dim / 4, 6 * dim),
-        tasks=math.inf if draw.happens(0.25) else draw.integer(dim / 4, 8 * dim),
-        noise_variance=draw.between(0.01, 1) if draw.happens(0.5) else 0.0,
-        task_law="sphere",
-        scale_law=scale_law(draw),
-    )
+    law = Problem(dim, **sizes(draw, dim), scale_law=scale_law(draw))
     return Experiment(
         law, prompts=draw.integer(0.25 * dim**2, 5 * dim**2), training=Ridge(draw.between(1e-3, 1))
     )
@@ -78,10 +81,7 @@ def experiment(draw: Draw) -> Experiment:
         outputs = 2
     law = Problem(
         dim,
-        draw.integer(dim / 4, 6 * dim),
-        tasks=math.inf if draw.happens(0.25) else draw.integer(dim / 4, 8 * dim),
-        noise_variance=draw.between(0.01, 1) if draw.happens(0.5) else 0.0,
-        task_law="sphere",
+        **sizes(draw, dim),
         link=link(draw, ODD if outputs > 1 else ODD + OTHERS),
         flips=draw.between(0.01, 0.3) if draw.happens(0.3) else 0.0,
         outputs=outputs,

@@ -34,6 +34,7 @@ maps are self-adjoint, so it grows without bound from :math:`1/t` on that is the
 of :math:`D^{-1/2} Q D^{-1/2}`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -346,10 +347,15 @@ class TaskSetContexts:
         return total + (mixed + mixed.T) / len(p)
 
     def stable_time(self, batch: int) -> float:
-        """Time of a step from which on the mean square grows without bound."""
+        """Time of a step from which on the mean square grows without bound.
+
+        It is infinite where all contexts are 0.
+        """
         size = self.dim + 1
         values, basis = np.linalg.eigh(self.second())
         decay = values[:, None] + values
+        if not np.any(decay > 0):
+            return math.inf
         counts = decay > _ROUNDING * np.max(decay)
         root = np.where(counts, 1 / np.sqrt(np.where(counts, decay, 1.0)), 0.0)
         products = np.outer(values, values)

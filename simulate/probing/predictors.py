@@ -355,12 +355,6 @@ def elu_features(x: Array) -> Array:
     return xp.where(x > 0, x + 1, xp.exp(xp.where(x > 0, xp.zeros_like(x), x)))
 
 
-def relu_features(x: Array) -> Array:
-    """The positive parts of x."""
-    xp = array_namespace(x)
-    return xp.where(x > 0, x, xp.zeros_like(x))
-
-
 def feature_attention(
     prompts: Prompts, features: Callable[[Array], Array], *, normalised: bool
 ) -> Array:

@@ -149,6 +149,12 @@ def test_the_stable_rate_is_where_the_mean_square_grows(dim, batch):
         assert np.sign(round(radius - 1, 9)) == np.sign(factor - 1)
 
 
+def test_contexts_that_are_zero_have_no_unstable_rate():
+    setting = {"task_set": np.zeros((2, 4)), "context": 5, "batch": 2, "rho": 0.0}
+    errors = one_pass_task_errors(steps=9, learning_rate=1e6, **setting)
+    assert (errors.icl, errors.idg) == (1.0, 0.0)
+
+
 def test_thousands_of_steps_next_to_the_stable_rate_stay_errors():
     """Rounding that is not symmetric grew until errors were -1e17."""
     rng = np.random.default_rng(0)

@@ -100,7 +100,8 @@ class Examples:
     def beside(self, task: np.ndarray) -> Examples:
         """The same with the labels of a task (d,) taken from the labels."""
         return self._changed(
-            "beside", lambda p: Prompts(p.inputs, p.labels - p.inputs @ task, p.query)
+            ("beside", task.tobytes()),
+            lambda p: Prompts(p.inputs, p.labels - p.inputs @ task, p.query),
         )
 
     def _changed(self, key: object, change: Callable[[Prompts], Prompts]) -> Examples:

@@ -20,6 +20,7 @@ the values is a factor of the answers.
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -31,10 +32,10 @@ from iclimit.simulate.probing.predictors import (
     elu_features,
     feature_attention,
     regression_weights,
-    relu_features,
     softmax_heads,
 )
 from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.links import link_values
 from iclimit.validation.instruments.models.algorithm import Examples, filtered
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 
@@ -120,7 +121,8 @@ def elu_attention(examples: Examples, normalised: int, feature_scale: float) -> 
 
 def relu_attention(examples: Examples, normalised: int) -> np.ndarray:
     """Linear attention with the positive parts of inputs and query as features."""
-    return feature_attention(examples.prompts, relu_features, normalised=bool(normalised))
+    features = partial(link_values, "relu")
+    return feature_attention(examples.prompts, features, normalised=bool(normalised))
 
 
 def logistic_readout(examples: Examples, penalty: float, slope: float) -> np.ndarray:
