@@ -225,34 +225,6 @@ class SymPyMath:
 Namespace = ArrayMath | MpMath | SymPyMath
 
 
-# Points at which large arrays are evaluated together.  The ICL and IDG errors with a ridge hold
-# some 60 numbers a point at a time: 30 MB.
-BLOCK = 2**16
-
-
-def in_blocks(
-    function: Callable[..., tuple[Any, ...]], *values: Any, results: int, block: int = BLOCK
-) -> tuple[Any, ...]:
-    """Evaluate an elementwise function with so many results, large NumPy arrays in blocks."""
-    host = all(isinstance(value, np.ndarray) for value in values)
-    if not host or math.prod(np.broadcast_shapes(*(value.shape for value in values))) <= block:
-        return function(*values)
-    flags: Any = [["readonly"]] * len(values) + [["writeonly", "allocate"]] * results
-    blocks = np.nditer(
-        [*values, *[None] * results],
-        flags=["buffered", "external_loop"],
-        op_flags=flags,
-        op_dtypes=np.float64,
-        buffersize=block,
-    )
-    with blocks:
-        for arrays in blocks:
-            computed = function(*arrays[: len(values)])
-            for place, result in zip(arrays[len(values) :], computed, strict=True):
-                place[...] = result
-        return blocks.operands[len(values) :]
-
-
 def _is_from(library: str, value: Number) -> bool:
     return library in sys.modules and type(value).__module__.split(".")[0] == library
 

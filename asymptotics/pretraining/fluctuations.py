@@ -63,8 +63,9 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple
 
+from iclimit.asymptotics.blocks import point_by_point
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Namespace, Number, Value, in_blocks
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 from iclimit.results import Result
@@ -154,14 +155,9 @@ def error_spread(
     math_, values = checked(
         ranges={"alpha": "(0, inf)"}, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
     )
-
-    def spreads(*block: Value) -> tuple[Value, ...]:
-        return _spreads(math_, *block)
-
+    point = (values.tau, values.alpha, values.kappa, values.rho, values.ridge)
     with math_.quiet():
-        results = in_blocks(
-            spreads, values.tau, values.alpha, values.kappa, values.rho, values.ridge, results=10
-        )
+        results = point_by_point(_spreads, math_, *point, results=10)
     return ErrorSpread(*map(math_.finish, results))
 
 

@@ -68,6 +68,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.blocks import point_by_point
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import (
     ArrayMath,
@@ -76,7 +77,6 @@ from iclimit.asymptotics.numbers import (
     Number,
     SymPyMath,
     Value,
-    in_blocks,
     namespace,
     numpy_namespace,
 )
@@ -267,11 +267,9 @@ def both_errors(
     if not (own.is_identity and unflipped):
         return _linked_errors(own, flips, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     math_, values = checked(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
-    errors = partial(_errors_of_block, math_)
+    point = (values.tau, values.alpha, values.kappa, values.rho, values.ridge)
     with math_.quiet():
-        icl, idg = in_blocks(
-            errors, values.tau, values.alpha, values.kappa, values.rho, values.ridge, results=2
-        )
+        icl, idg = point_by_point(_errors_at_points, math_, *point, results=2)
     return math_.finish(icl), math_.finish(idg)
 
 
@@ -285,7 +283,7 @@ def _linked_errors(link: Link, flips: Number, **point: Any) -> tuple[Value, Valu
     return labels.factor * icl, labels.factor * idg
 
 
-def _errors_of_block(
+def _errors_at_points(
     math_: Namespace, tau: Value, alpha: Value, kappa: Value, rho: Value, ridge: Value
 ) -> tuple[Value, Value]:
     """Both errors, from checked arguments."""

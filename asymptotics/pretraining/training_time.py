@@ -64,8 +64,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.asymptotics.blocks import in_blocks
 from iclimit.asymptotics.checks import CheckedValues, checked, flattened
-from iclimit.asymptotics.numbers import ArrayMath, Number, Value, in_blocks, numpy_namespace
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import context_noise, ridge_bracket, solve_fixed_point
 from iclimit.asymptotics.searches import find_minimum, find_roots
 from iclimit.checks import check_choice

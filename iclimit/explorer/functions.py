@@ -5,7 +5,7 @@ the same name in JavaScript.  Integers that the Python source counts with, such 
 cases of the function, and so do the sizes of `SIZES`.
 
 Nothing else is to be done.  The Python function is called once with recorded arrays
-(`iclimit.explorer.recording`), and what it does to them is printed
+(`iclimit.asymptotics.recording.arrays`), and what it does to them is printed
 (`iclimit.explorer.javascript`).  If it needs what is not recorded, the TypeError says so.
 """
 
@@ -20,11 +20,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from iclimit.asymptotics.recording.arrays import Recorded
 from iclimit.asymptotics.recurrent.errors import token_moments
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import find_function, python_call
 from iclimit.explorer.javascript import javascript_function
-from iclimit.explorer.recording import Recorded
 from iclimit.explorer.symbols import plain_label
 from iclimit.registry import REGISTRY, Row, parse_ranges
 

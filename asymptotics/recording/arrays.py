@@ -1,10 +1,11 @@
 """Arrays that record what the theory does with them.
 
 A function of the theory that is called with `Recorded` arrays computes no numbers.  It leaves a
-graph of the operations that NumPy would have done, which `iclimit.explorer.javascript` prints.  So
-a formula is in the explorer as it is in Python, including its choices for accuracy.
+graph of the operations that NumPy would have done (`iclimit.asymptotics.recording.nodes`).  So a
+formula is in the explorer and in kernels of a GPU as it is in Python, including its choices for
+accuracy.
 
-* Common subexpressions are shared, and constants are computed (`iclimit.explorer.nodes`).
+* Common subexpressions are shared, and constants are computed.
 * Choices are recorded with both cases, as `numpy.where` evaluates them.  A mask as an index picks
   everything, and assigning to it is a choice: ``y[mask] = f(x[mask])`` is recorded as
   ``y = where(mask, f(x), y)``.
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath
-from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose
+from iclimit.asymptotics.recording.nodes import Node, add_all, apply, as_node, choose
 
 Function = Callable[..., Any]
 Items = Sequence[Any]

@@ -1,4 +1,4 @@
-"""Graph of the operations that a function of the theory does (`iclimit.explorer.recording`).
+"""Graph of the operations that a function of the theory does with recorded arrays.
 
 Operations on equal operands are one node, and operations on constants are done at once.
 """

@@ -5,9 +5,9 @@ import pytest
 
 from iclimit.asymptotics.depth import depth_loss
 from iclimit.asymptotics.dynamics import separate_attention_staircase
+from iclimit.asymptotics.recording.arrays import Recorded
 from iclimit.diagrams.combinations import staircase_loss, tied_depth_loss
 from iclimit.explorer.javascript import javascript_function
-from iclimit.explorer.recording import Recorded
 
 x = Recorded.variable("x")
 y = Recorded.variable("y")
