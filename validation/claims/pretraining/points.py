@@ -120,10 +120,12 @@ def limits_by_ratios(
     runs: Mapping[int, Later],
     predictions: Mapping[int, Later],
     anchors: Sequence[int],
+    order: int = 1,
 ) -> Limit:
     """Limits of errors, by their names, against runs that are extrapolated by ratios.
 
-    The ratios are those to the predictions, which are extrapolated from the anchors.
+    The ratios are those to the predictions, which are extrapolated from the anchors; they are
+    polynomials of this order in 1/d.
     """
 
     def errors_of(results: Mapping[int, Later]) -> dict[int, tuple[Later, ...]]:
@@ -136,6 +138,7 @@ def limits_by_ratios(
         {f"{error.upper()} d=inf {name}": theory for error, theory in theories.items()},
         errors_of(runs),
         fit=extrapolate_ratios,
+        order=order,
         predictions=errors_of(predictions),
         anchors=anchors,
         draws=name,

@@ -32,15 +32,17 @@ def at(dim: int, point: dict[str, Any], *, balanced: bool) -> Experiment:
     )
 
 
-def compared(point: dict[str, Any], repeats: dict[int, int], *, balanced: bool) -> Rows:
-    """The limit of a setting, and its largest size."""
+def compared(
+    point: dict[str, Any], repeats: dict[int, int], *, balanced: bool, order: int = 1
+) -> Rows:
+    """The limit of a setting, by ratios of an order in 1/d, and its largest size."""
     name = " ".join(f"{key}={value}" for key, value in point.items())
     stated = {dim: at(dim, point, balanced=balanced) for dim in (*repeats, *ANCHORS)}
     runs = {dim: run(sample, run=stated[dim], repeats=count) for dim, count in repeats.items()}
     predictions = {dim: run(predict, run=own, approach="moments") for dim, own in stated.items()}
     theory = call(balanced_position_errors if balanced else all_position_errors, **point)
     theories = different_errors(theory, point["kappa"])
-    yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
+    yield limits_by_ratios(name, theories, runs, predictions, ANCHORS, order)
     largest = max(repeats)
     drawn = {largest: run(predict, run=stated[largest])}
     yield from predicted_at(largest, name, drawn, runs)
