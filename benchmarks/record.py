@@ -101,7 +101,7 @@ def table_of_comparisons(
 
 
 def table_of_claims(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows of the table of claims, with the sizes and repeats of their simulations."""
+    """Rows of the table of claims: sizes and repeats of their simulations, version of iclimit."""
     for claim in results["claims"]:
         cells = CLAIMS[claim["name"]].cells(results["preset"])
         given = [dict(cell.parameters) for cell in cells]
@@ -114,6 +114,7 @@ def table_of_claims(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "cells": len(cells),
             "dims": " ".join(map(str, dims)),
             "draws": repeats,
+            "version": results["versions"]["iclimit"],
         }
 
 

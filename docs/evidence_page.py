@@ -1,6 +1,7 @@
 """The page "The evidence", from the full validation on record."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -123,8 +124,11 @@ def run_in_words() -> Iterator[str]:
         f"{cells} simulations took {hours:.1f} hours of a core, which had other work, too; the "
         f"seed is {setting['seed']}."
     )
-    versions = ", ".join(f"{name} {version}" for name, version in setting["versions"].items())
-    yield f"Versions: {versions}."
+    runs = Counter(row["version"] for row in CLAIMS)
+    by_version = ", ".join(f"{count} by {version}" for version, count in sorted(runs.items()))
+    others = {name: each for name, each in setting["versions"].items() if name != "iclimit"}
+    versions = ", ".join(f"{name} {version}" for name, version in others.items())
+    yield f"Claims by versions of iclimit: {by_version}.  Others: {versions}."
 
 
 def claims_table() -> Iterator[tuple[str, ...]]:
