@@ -34,8 +34,10 @@ REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
     "quick": {16: 240, 24: 130, 32: 80},
     "medium": {16: 1400, 24: 800, 32: 500},
-    "full": {16: 5000, 24: 3000, 32: 2000, 48: 300},
+    "full": {16: 5000, 24: 3000, 32: 2000, 48: 800},
 }
+# Order of the ratios in 1/d, where runs are precise enough for it.
+ORDER = {"quick": 1, "full": 2}
 
 # Task sets of a prediction, and dimensions from which the limit of predictions is extrapolated.
 TASK_SETS = {"tiny": 4, "quick": 16}
@@ -80,6 +82,7 @@ def compared_with_one_length(
 def rows(effort: Effort) -> Rows:
     """Limits, and one size."""
     repeats = effort.by_size(**REPEATS)
+    order = effort.pick(**ORDER)
     draws = effort.pick(**TASK_SETS)
     for point, alphas, probabilities, normalization in effort.pick(
         tiny=SETTINGS[:2], quick=SETTINGS
@@ -99,7 +102,7 @@ def rows(effort: Effort) -> Rows:
             normalization=normalization,
         )
         theories = different_errors(theory, point["kappa"])
-        yield limits_by_ratios(name, theories, runs, predictions, ANCHORS)
+        yield limits_by_ratios(name, theories, runs, predictions, ANCHORS, order)
         yield from predicted_at(max(repeats), name, predictions, runs)
         if normalization == "mean":
             yield note(call(compared_with_one_length, point, alphas, probabilities))
