@@ -27,9 +27,11 @@ POINTS = (
 REPEATS: dict[str, dict[int, int]] = {
     "tiny": {8: 8, 12: 8, 16: 8},
     "quick": {12: 80, 16: 60, 24: 60},
-    "medium": {12: 600, 16: 400, 24: 300},
-    "full": {12: 2000, 16: 1500, 24: 1000, 32: 600},
+    "medium": {12: 900, 16: 700, 24: 500, 32: 400},
+    "full": {12: 3000, 16: 2500, 24: 2000, 32: 1500},
 }
+# Order in 1/d of the extrapolation, where runs are precise enough for it.
+ORDER = {"quick": 1, "medium": 2}
 TEST_PROMPTS = 4000
 
 # What is compared, by the names of the theory; the quantile is that of 90 %.
@@ -63,6 +65,7 @@ def of_law(law: ErrorLaw) -> tuple[float, ...]:
 def rows(effort: Effort) -> Rows:
     """Statistics in the limit."""
     repeats = effort.by_size(**REPEATS)
+    order = effort.pick(**ORDER)
     for point in effort.pick(tiny=POINTS[1:], quick=POINTS):
         name = named(point)
         runs = {
@@ -76,7 +79,7 @@ def rows(effort: Effort) -> Rows:
                 yield limit(
                     {label: theory[number]},
                     {dim: errors[place, number] for dim, errors in runs.items()},
-                    order=1,
+                    order=order,
                     of=[f"error_law.{words}"],
                     about=label,
                 )
