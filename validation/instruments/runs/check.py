@@ -270,7 +270,7 @@ class RunCheck(Result):
             return
         yield f"{self.tried} explanations were tried. It would agree"
         for fit in fits[:MOST_FITS]:
-            lead = "or, which this table does not tell from it, if" if fit.like else "if"
+            lead = "or, indistinguishable in this table, if" if fit.like else "if"
             yield f"- {lead} {_in_words(fit)}"
         if len(fits) > MOST_FITS:
             hidden = len(fits) - MOST_FITS
@@ -278,11 +278,11 @@ class RunCheck(Result):
         least = HARDLY_TOLD * fits[0].likelihood
         alike = list(takewhile(lambda fit: fit.likelihood >= least, fits))
         if any(not fit.like for fit in alike[1:]):
-            yield f"The first {len(alike)} are hardly told from each other by this table."
+            yield f"This table hardly distinguishes the first {len(alike)}."
         if not any(fit.exact for fit in fits):
             yield (
-                "No mistake without a searched value or searched rows agrees: what the table is "
-                "like is known, not what it is."
+                "Only fitted values or left-out rows explain the table: they say how it differs, "
+                "not why."
             )
 
 
@@ -290,12 +290,11 @@ def _in_words(fit: Fit) -> str:
     """An explanation with its chi-square and its likelihood."""
     numbers = f"chi-square {fit.chi_square.value:.1f}, likelihood {fit.likelihood:.2g}"
     if fit.simulated:
-        numbers = f"{numbers}, by {fit.simulated} simulated runs of a row"
+        numbers = f"{numbers}, from {fit.simulated} simulated runs of a row"
     if fit.left_out:
-        rest = "all other rows agree"
-        return f"{fit.text}: {numbers} ({rest}; these deviate for a reason that is not known)"
+        return f"{fit.text}: {numbers} (all other rows agree; why these deviate is not known)"
     if fit.effective:
-        return f"{fit.text}: {numbers} (what looks like it: {fit.effective})"
+        return f"{fit.text}: {numbers} (may stand for: {fit.effective})"
     return f"{fit.text}: {numbers}"
 
 

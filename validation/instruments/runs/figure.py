@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,13 @@ MARKERS = dict(zip(MEASURED, "os^", strict=True))
 LINES = dict(zip(MEASURED, ("-", "--", ":"), strict=True))
 
 # Points of a predicted curve, beside those of the rows.
-NODES = 24
-
-# Characters of a line of text.
-WIDTH = 120
+NODES = 60
 
 # An axis is logarithmic if the ratio of its ends is larger than this.
 LOG_FROM = 10.0
 
-# Most entries of a legend.
-MOST_LABELS = 8
+# What the errors are called in legends.
+NAMES = {"icl": "ICL, new tasks", "idg": "IDG, pretraining tasks", "gap": "ICL less IDG"}
 
 # Style in which predictions of single rows are drawn.
 PREDICTED: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 14}
@@ -52,26 +48,29 @@ def draw_check(
     sentences: Sequence[str],
 ) -> None:
     """Draw the errors on predicted curves, z by row, the verdict above and its reasons below."""
-    errors, pulls = panels(figure, 2, width=10.4, height=4.4, width_ratios=[1.5, 1])
+    errors, pulls = panels(figure, 2, width=10.4, height=4.4)
     draw_errors(errors, rows, theory)
     _draw_pulls(pulls, rows, verdict)
-    for line in sentences[:1]:
-        figure.suptitle(fill(line, WIDTH), x=0.01, ha="left", fontsize="medium", weight="bold")
-    text = "\n".join(fill(line, WIDTH) for line in sentences[1:])
-    figure.supxlabel(text, x=0.01, ha="left", fontsize="small")
+    left: Any = {"x": 0.01, "ha": "left", "wrap": True}
+    texts = [
+        figure.suptitle(" ".join(sentences[:1]), fontsize="medium", weight="bold", **left),
+        figure.supxlabel("\n".join(sentences[1:]), fontsize="small", **left),
+    ]
+    height = sum(text.get_window_extent().height for text in texts)
+    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
 
 
 def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     """Draw measured errors and predicted curves by the most varied parameter.
 
-    Where no two rows are on one curve, they are drawn one after the other with their predictions.
+    Rows that are on too many curves are drawn one after the other with their predictions.
     """
     parameter = most_varied(rows)
     groups: defaultdict[tuple[Any, ...], list[RowDeviation]] = defaultdict(list)
     others = [name for name in (*VARIED, "estimator") if name != parameter]
     for row in sorted(rows, key=lambda row: _parameter(row.run, parameter)):
         groups[tuple(_parameter(row.run, name) for name in others)].append(row)
-    if len(groups) == len(rows) > 1:
+    if len(groups) > min(len(rows) / 2, len(COLOURS)):
         return _draw_rows(ax, rows)
     varied = [i for i in range(len(others)) if len({key[i] for key in groups}) > 1]
     names = [
@@ -79,22 +78,26 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
         for place, name in enumerate(MEASURED)
         if any(name in row.comparisons for row in rows)
     ]
-    few = len(groups) * len(names) <= MOST_LABELS
+    alone = len(groups) == 1
+    for place, name in names:
+        colour = COLOURS[place] if alone else "0.3"
+        ax.plot([], [], LINES[name] + MARKERS[name], color=colour, markersize=4, label=NAMES[name])
     for number, (key, members) in enumerate(groups.items()):
         values = [_label(others[i], key[i]) for i in varied]
         curve = list(_curve(members, parameter, theory))
         x = [value for value, _ in curve]
         means = np.array([mean for _, mean in curve])
+        if not alone:
+            ax.plot([], [], color=COLOURS[number], label=", ".join(values))
         for place, name in names:
-            colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
+            colour = COLOURS[place if alone else number]
             drawn = [
                 (_parameter(row.run, parameter), row) for row in members if name in row.comparisons
             ]
             style = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
             ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
-            label = ", ".join([name.upper(), *values]) if few else None
-            _draw_measured(ax, drawn, name, colour, label)
-    finish(ax, parameter, "error", legend="lines: predicted" if few else None)
+            _draw_measured(ax, drawn, name, colour)
+    finish(ax, parameter, "error", legend="points: measured; lines: predicted")
     places = [_parameter(row.run, parameter) for row in rows]
     if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
         log_scale(ax, "x")
@@ -107,17 +110,29 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
 def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
     """Draw measured and predicted errors row by row."""
     for name, colour in zip(MEASURED, COLOURS, strict=False):
-        drawn = [(number, row) for number, row in enumerate(rows, 1) if name in row.comparisons]
+        drawn = [(place, row) for place, row in _numbered(rows) if name in row.comparisons]
         if drawn:
-            predicted = [(number, row.prediction.value(name)) for number, row in drawn]
+            predicted = [(place, row.prediction.value(name)) for place, row in drawn]
             ax.plot(*zip(*predicted, strict=True), color=colour, **PREDICTED)
-            _draw_measured(ax, drawn, name, colour, name.upper())
-    finish(ax, "setting", "error", legend="dashes: predicted")
+            _draw_measured(ax, drawn, name, colour, NAMES[name])
+    finish(ax, _noun(rows), "error", legend="points: measured; dashes: predicted")
     ax.locator_params(axis="x", integer=True)
 
 
+def _numbered(rows: Sequence[RowDeviation]) -> list[tuple[int, RowDeviation]]:
+    """Rows with their numbers in the table, or in turn if rows of the table were averaged."""
+    if _noun(rows) == "setting":
+        return list(enumerate(rows, 1))
+    return [(row.run.rows[0], row) for row in rows]
+
+
+def _noun(rows: Sequence[RowDeviation]) -> str:
+    """What is numbered."""
+    return "setting" if any(len(row.run.rows) > 1 for row in rows) else "row"
+
+
 def _draw_measured(
-    ax: Axes, rows: Sequence[tuple[float, RowDeviation]], name: str, colour: str, label: str | None
+    ax: Axes, rows: Sequence[tuple[float, RowDeviation]], name: str, colour: str, label: str = ""
 ) -> None:
     """Draw measured errors at their places, with error bars where these are known."""
     errors = [row.errors[name] for _, row in rows]
@@ -172,20 +187,25 @@ def _at(run: MeasuredRun, parameter: str, value: float) -> MeasuredRun:
 def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
     """Draw z by row, with what is accepted."""
     names = [name for name in MEASURED if any(name in row.judged for row in rows)]
-    grouped = any(len(row.run.rows) > 1 for row in rows)
     for name, colour in zip(names, COLOURS, strict=False):
         shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
-        judged = [(number, row) for number, row in enumerate(rows, 1) if name in row.judged]
-        x = [(number if grouped else row.run.rows[0]) + shift for number, row in judged]
-        z = [row.judged[name].z for _, row in judged]
-        ax.plot(x, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
-    single = [row for row in verdict.comparisons if row.of]
-    for side in (-1, 1) if single else ():
-        level = side * verdict.threshold(single[0])
-        ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
+        judged = [
+            (place + shift, row.judged[name].z)
+            for place, row in _numbered(rows)
+            if name in row.judged
+        ]
+        ax.plot(
+            *zip(*judged, strict=True),
+            MARKERS[name],
+            color=colour,
+            markersize=4,
+            label=name.upper(),
+        )
+    if single := [row for row in verdict.comparisons if row.of]:
+        level = verdict.threshold(single[0])
+        ax.axhspan(-level, level, color="0.93", zorder=0, label="accepted")
     ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    words = "setting" if grouped else "row", "z: deviation in standard errors"
-    finish(ax, *words, legend="" if len(names) > 1 else None)
+    finish(ax, _noun(rows), "deviation / standard error, z", legend="")
     ax.locator_params(axis="x", integer=True)
 
 

@@ -147,8 +147,8 @@ def test_the_only_effective_value_never_has_the_likelihood_one(only):
     (fit,) = check.fits
     assert "contexts are effectively 1." in fit.text
     assert fit.likelihood < 0.1
-    assert "what looks like it: inputs of fixed norm" in str(check)
-    assert "what the table is like is known, not what it is" in str(check)
+    assert "may stand for: inputs of fixed norm" in str(check)
+    assert "they say how it differs, not why" in str(check)
 
 
 @pytest.mark.slow
