@@ -121,8 +121,8 @@ def run_in_words() -> Iterator[str]:
     yield "simulated value, standard error, z, and the smallest error of the theory that would"
     yield "have been noticed."
     yield (
-        f"{cells} simulations took {hours:.1f} hours of a core, which had other work, too; the "
-        f"seed is {setting['seed']}."
+        f"{cells:,} simulations took {hours:.1f} hours of a busy core; the seed is "
+        f"{setting['seed']}."
     )
     runs = Counter(row["version"] for row in CLAIMS)
     by_version = ", ".join(f"{count} by {version}" for version, count in sorted(runs.items()))
@@ -133,20 +133,21 @@ def run_in_words() -> Iterator[str]:
 
 def claims_table() -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table of claims."""
-    yield "Claim", "Holds", "Compared", "Worst z", "Accepted", "Notices", "Seconds", "Dimensions"
+    yield "Claim", "Holds", "Compared", "Worst z", "Accepted", "Notices", "CPU s", "Dimensions"
     for claim in CLAIMS:
         own = [row for row in ROWS if row.claim == claim["name"]]
         worst = max(own, key=lambda row: size_of_z(row) / row.threshold)
         random = [row.would_notice for row in own if row.comparison.standard_error > 0]
+        dims = claim["dims"].split()
         yield (
-            f"``{claim['name']}``",
+            f":ref:`{claim['name']} <claim-{claim['name']}>`",
             "yes" if claim["holds"] == "1" else "**no**",
             str(len(own)),
             f"{size_of_z(worst):.2f}",
             f"{worst.threshold:.2f}",
-            percent(min(random, default=math.inf)).replace("-", "–"),
-            claim["cpu_seconds"],
-            claim["dims"] or "–",
+            percent(min(random, default=math.inf)).replace("-", "–").replace(" ", "\u00a0"),
+            f"{float(claim['cpu_seconds']):,.0f}",
+            "–".join(dict.fromkeys([*dims[:1], *dims[-1:]])) or "–",
         )
 
 
@@ -176,11 +177,10 @@ def seeds() -> str:
         f"In {runs} runs of the quick preset with different seeds {found}; with 95 % confidence "
         f"fewer than {100 * most:.0f} failures come in a hundred runs.  The table has z of these "
         "runs by subject.  A width below 1 means that predictions state more uncertainty than "
-        "they have, as in *pretraining*.  Published runs are the same in all seeds, and what "
-        "chance did to them counts once for each: those of correlated contexts lie above their "
-        "prediction by nearly two standard errors together, which shows in the mean of "
-        "*recurrent*.  p-values of Kolmogorov-Smirnov tests are in ``seeds.csv``; they are too "
-        "small, as comparisons of a run share random draws."
+        "they have, as in *pretraining*.  Published runs are the same in all seeds: those of "
+        "correlated contexts lie nearly two standard errors above their prediction, which raises "
+        "the mean of *recurrent*.  p-values of Kolmogorov-Smirnov tests are in ``seeds.csv``; "
+        "they are too small, as comparisons of a run share random draws."
     )
     rows = read_reference(f"{LARGEST}/seeds.csv")
     return f"{text}\n\n" + table("35 13 13 13 13 13", seeds_table(rows))
@@ -196,14 +196,13 @@ def false_alarms() -> str:
     )
 
 
-def draw_quantiles(path: Path) -> None:
-    """Draw z over the quantiles of the standard normal law: of single comparisons, and pooled."""
+def draw_quantiles(path: Path, *, pooled: bool) -> None:
+    """Draw z of single comparisons, or of common factors, over those of the normal law."""
+    title = "Common factors" if pooled else "Single comparisons"
+    noun = "factors" if pooled else "comparisons"
     with house_style():
-        figure = new_figure()
-        single, pooled = panels(figure, height=4.0)
-        draw_deviations(single, deviations(pooled=False), title="Single comparisons")
-        title = "Common factors of all comparisons\nof a claim with one function"
-        draw_deviations(pooled, deviations(pooled=True), title=title, noun="factors")
+        figure = new_figure(4.6, 3.8)
+        draw_deviations(figure.subplots(), deviations(pooled=pooled), title=title, noun=noun)
         save_picture(figure, path, {"command": f"iclimit validate --preset {LARGEST}"})
 
 
@@ -218,7 +217,8 @@ def draw_sharpness(path: Path) -> None:
 
 def write_evidence(folder: Path) -> dict[str, str]:
     """Draw the figure and return the parts of the page by the names of their files."""
-    draw_quantiles(folder / "evidence.svg")
+    draw_quantiles(folder / "evidence.svg", pooled=False)
+    draw_quantiles(folder / "evidence-pooled.svg", pooled=True)
     draw_sharpness(folder / "evidence-resolutions.svg")
     return {
         "evidence-verdict.inc": verdict(),

@@ -139,7 +139,8 @@ def _claims():
     subjects = {}
     for name, claim in CLAIMS.items():
         statement = claim.statement.replace("|", r"\|")
-        lines = [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
+        lines = [f".. _claim-{name}:", "", f"``{name}``"]
+        lines += [f"   *{claim.title}.*", "", f"   {statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
         subjects.setdefault(claim.subject, []).append("\n".join(lines))
     return "".join(

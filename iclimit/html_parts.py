@@ -46,7 +46,7 @@ def document(title: str, body: str, *, heading: bool = True) -> str:
 def embedded(picture: bytes, title: str) -> str:
     """Picture (PNG) within the page, as WebP, which takes a seventh of the bytes.
 
-    On a telephone it stays large enough to be read, and is scrolled.
+    On a telephone a tap enlarges it; it is then scrolled.
     """
     from PIL import Image
 

@@ -54,7 +54,7 @@ FARTHEST = 1.5
 PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
 # Mark of a limit in labels, which the figure shows.
 LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
-KEY = "points: simulation;  stars: limit;  dotted: extrapolation;  bars at 0: accepted"
+KEY = "points: simulation;  stars: theory;  dotted: extrapolated to size ∞;  bars at 0: accepted"
 # The same where ratios to predictions are extrapolated, as the axis says.
 RATIO = "simulation / prediction"
 # Width of the bar that shows which extrapolated values are accepted.
@@ -249,13 +249,13 @@ def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison
     ax.set(xlim=(-1.05 * FARTHEST, 1.05 * FARTHEST), ylim=(len(functions) - 0.4, -0.6))
     ax.set_yticks(ticks, [name or "other checks" for name in functions], fontsize="small")
     ax.grid(visible=False, axis="y")
-    finish(ax, "deviation from the theory / largest accepted (shaded)", "function")
+    finish(ax, "deviation from the theory / largest accepted (shaded)", "")
     if any(words):
         right = ax.secondary_yaxis("right")
         right.set_yticks(ticks, words, fontsize="small")
         right.tick_params(length=0)
         right.spines["right"].set_visible(False)
-        ax.text(1.0, 1.0, "error noticed", transform=ax.transAxes, fontsize="small", ha="left")
+        ax.text(1.0, 1.0, "would notice", transform=ax.transAxes, fontsize="small", ha="left")
 
 
 def by_function(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:

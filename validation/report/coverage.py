@@ -10,11 +10,17 @@ from iclimit.registry import REGISTRY
 from iclimit.verdict import Verdict
 from iclimit.words import sharpness
 
-# Subjects, in the order of reports.
-SHELVES = (
-    *("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth"),
-    *("recurrent", "spectra"),
-)
+# Subjects in the order of reports, with their titles there.
+SHELVES = {
+    "pretraining": "Pretraining",
+    "descent": "Gradient descent",
+    "gdpp": "GD++",
+    "dynamics": "Training dynamics",
+    "softmax": "Softmax attention",
+    "depth": "Depth",
+    "recurrent": "Recurrent layers",
+    "spectra": "Spectra",
+}
 
 # Stands for the claim where the sharpest comparison is that of all of them.
 TOGETHER = "all claims together"

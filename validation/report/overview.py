@@ -39,7 +39,9 @@ def draw_deviations(
     tails = (1 - BAND) / 2, (1 + BAND) / 2
     ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
     expected = ndtri((rank - 0.5) / count)
-    ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} band if exact")
+    ax.fill_between(
+        expected, *ends, color="0.85", label=f"{100 * BAND:g} % band if theory is exact"
+    )
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
     ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} {noun}")
     finish(ax, "z expected by chance", "z of theory against runs", title=title, legend="")
@@ -51,21 +53,20 @@ def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
         (coverage for coverage in covered if coverage.claim),
         key=lambda coverage: coverage.resolution,
     )
-    groups = [
-        [coverage for coverage in sharpest if coverage.subject == subject] for subject in SHELVES
+    subjects = [
+        subject for subject in reversed(SHELVES) if any(c.subject == subject for c in sharpest)
     ]
     labels = {False: "against runs", True: "against exact numbers: within"}
-    for height, group in enumerate(reversed(groups)):
+    for height, subject in enumerate(subjects):
+        group = [coverage for coverage in sharpest if coverage.subject == subject]
         offsets = 0.36 * (np.arange(len(group)) % 5 - 2) / 2
         for exact, colour in ((False, RANDOM), (True, EXACT)):
             kept = [number for number, coverage in enumerate(group) if coverage.exact == exact]
             change = [100 * group[number].resolution for number in kept]
             label = labels.pop(exact, None) if kept else None
             ax.plot(change, height + offsets[kept], "o", color=colour, markersize=4, label=label)
-    ax.set_yticks(range(len(SHELVES)), reversed(SHELVES))
-    ax.set_ylim(-0.6, len(SHELVES) - 0.4)
+    ax.set_yticks(range(len(subjects)), [SHELVES[subject] for subject in subjects])
+    ax.set_ylim(-0.6, len(subjects) - 0.4)
     title = "Errors of the theory that would be noticed"
-    finish(
-        ax, "smallest error of a function that is noticed, per cent", "", title=title, legend=""
-    )
+    finish(ax, "smallest error noticed, per cent", "", title=title, legend="")
     log_scale(ax, "x")

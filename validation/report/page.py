@@ -138,14 +138,18 @@ def _cards(run: ValidationRun) -> str:
             len(result.verdict.evidence) for result in results if result.verdict is not None
         )
         half = _half(coverage for coverage in covered if coverage.subject == subject)
-        noticed = f"<span class='small'>notices changes of {half}</span>" if half else ""
+        noticed = f"<span class='small'>an error of {half} would show</span>" if half else ""
         cards.append(
-            f"<a href='#{_anchor(subject)}'><b>{html.escape(subject)}</b>"
+            f"<a href='#{_anchor(subject)}'><b>{_title(subject)}</b>"
             f"<span class='{'yes' if held == len(results) else 'no'}'>{held} of {len(results)} "
             f"claims hold</span><span>{count:,} comparisons</span>"
             f"{noticed}</a>"
         )
     return f"<nav class='cards' aria-label='Subjects'>{''.join(cards)}</nav>"
+
+
+def _title(subject: str) -> str:
+    return html.escape(SHELVES.get(subject, subject))
 
 
 def _anchor(subject: str) -> str:
@@ -168,7 +172,7 @@ def _resolutions(run: ValidationRun) -> str:
     covered = run.coverage
     head = "a relative change that would have been noticed, or (within) the tolerance of a "
     rows = [html_row("Subject", f"{head}comparison without random numbers", tag="th")]
-    for subject in SHELVES:
+    for subject, title in SHELVES.items():
         mine = sorted((c for c in covered if c.subject == subject), key=lambda c: c.resolution)
         words = [
             f"{_function(coverage)}&nbsp;{coverage.words}" for coverage in mine if coverage.claim
@@ -180,7 +184,7 @@ def _resolutions(run: ValidationRun) -> str:
         notes = [f"{', '.join(names)}: {html.escape(text)}" for text, names in reasons.items()]
         if words or OTHER_CLAIMS not in reasons:
             small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)
-            rows.append(html_row(subject, ", ".join(words) + small))
+            rows.append(html_row(title, ", ".join(words) + small))
     return html_table(rows, "words") + _together(run)
 
 
@@ -207,10 +211,19 @@ def _function(coverage: Coverage) -> str:
 
 
 def _contents(run: ValidationRun) -> str:
-    heads = ("Claim", "holds", "compared", "|z|", "allowed", "would notice", "median", "CPU s")
+    heads = (
+        "Claim",
+        "holds",
+        "compared",
+        "|z|",
+        "allowed",
+        "would notice",
+        "median",
+        "CPU\u00a0s",
+    )
     rows = [html_row(*heads, tag="th")]
     for subject in _subjects(run):
-        rows.append(f"<tr><th colspan='{len(heads)}'>{html.escape(subject)}</th></tr>")
+        rows.append(f"<tr><th colspan='{len(heads)}'>{_title(subject)}</th></tr>")
         rows += [_content(result) for result in run.results if result.claim.subject == subject]
     rows += [
         html_row(html.escape(name), "<span class='no'>not finished</span>") for name in run.missing
@@ -235,7 +248,7 @@ def _subject(subject: str, run: ValidationRun, images: Mapping[str, str]) -> str
         for result in run.results
         if result.claim.subject == subject
     ]
-    return f"<h2 id='{_anchor(subject)}'>{html.escape(subject)}</h2>" + "\n".join(sections)
+    return f"<h2 id='{_anchor(subject)}'>{_title(subject)}</h2>" + "\n".join(sections)
 
 
 def _section(result: ClaimResult, image: str | None) -> str:
@@ -265,4 +278,5 @@ def _section(result: ClaimResult, image: str | None) -> str:
         )
     summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
     table = html_table(rows)
-    return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"
+    listed = f"<ul class='small'>{notes}</ul>" if notes else ""
+    return f"{head}{image}<details>{summary}{table}{listed}</details>"

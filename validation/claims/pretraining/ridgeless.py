@@ -1,10 +1,10 @@
 """Ridgeless ICL and IDG errors, both sides of tau = 1.
 
 Mean test errors of simulated runs without a ridge, extrapolated to infinite dimension, equal the
-asymptotic ICL and IDG errors and their difference. What is extrapolated, by a straight line in
-1/d, is the ratio of the errors to a finite-size prediction; its limit times that of the
-predictions, which are extrapolated from larger sizes, estimates the limit of the errors without
-the formula for it.
+asymptotic ICL and IDG errors and their difference. The ratio of the
+errors to a finite-size prediction is extrapolated by a straight line in 1/d; the predictions are
+extrapolated from larger sizes.  The product estimates the limit of the errors without the formula
+for it.
 
 Source: {lu2025}: ICL and IDG error in the ridgeless limit.
 """
