@@ -17,6 +17,7 @@ from docutils import nodes
 from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
+from PIL import Image, ImageOps
 from sphinx.addnodes import desc_signature
 from sphinx_gallery.directives import imgsgnode
 from sphinx_gallery.sorting import ExplicitOrder
@@ -159,6 +160,7 @@ sphinx_gallery_conf = {
     "subsection_order": ExplicitOrder([*_SUBJECTS, "*"]),
     "within_subsection_order": ExplicitOrder([*_EXAMPLES, "*"]),
     "reset_modules": (reset_style,),
+    "thumbnail_size": (800, 560),
     "show_memory": False,
     "min_reported_time": 0,
     "capture_repr": ("_repr_html_",),
@@ -200,7 +202,7 @@ html_sidebars = {
     page: []
     for page in (
         *("index", "first-steps", "twelve-functions", "explorer", "papers", "errata"),
-        *("notation", "glossary", "references"),
+        *("notation", "glossary", "references", "gallery/index"),
     )
 }
 
@@ -300,6 +302,16 @@ def listing(block, text, heading):
     return [nodes.raw("", start, format="html"), code, nodes.raw("", "</details>", format="html")]
 
 
+def crop_thumbnails(app):  # noqa: ARG001
+    """Cut thumbnails of several panels side by side to the first one, which can then be read."""
+    for file in (HERE / "gallery").rglob("images/thumb/*.png"):
+        with Image.open(file) as image:
+            left, top, right, bottom = ImageOps.invert(image.convert("RGB")).getbbox()
+            columns = (right - left) // (bottom - top)
+            if columns > 1:
+                image.crop((left, top, left + (right - left) // columns, bottom)).save(file)
+
+
 def write_beside(app, exception):
     """Write the explorer and the sources beside the pages, which embed or link them."""
     if exception is None and app.builder.format == "html":
@@ -313,6 +325,7 @@ def write_beside(app, exception):
 
 
 def setup(app):
+    app.connect("builder-inited", crop_thumbnails, priority=900)  # once they are drawn
     app.connect("doctree-read", keep_punctuation)
     app.connect("doctree-read", link_sources)
     app.connect("doctree-read", arrange_example)

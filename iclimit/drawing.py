@@ -18,9 +18,11 @@ from iclimit.notation import LABELS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
+    from matplotlib.text import Text
 else:  # matplotlib is loaded when something is drawn
     Axes = Any
     Figure = Axes
+    Text = Axes
 
 
 class Measured(Protocol):
@@ -166,6 +168,11 @@ def panels(
     grid = figure.add_gridspec(rows + 1, columns, height_ratios=heights)
     above = [figure.add_subplot(grid[k, i]) for k in range(rows) for i in range(columns)]
     return [*above, figure.add_subplot(grid[rows, :])]
+
+
+def write_headline(figure: Figure, text: str) -> Text:
+    """Say above a figure what it shows."""
+    return figure.suptitle(text, x=0.01, ha="left", fontsize="medium", weight="bold", wrap=True)
 
 
 def write_key(figure: Figure, key: str) -> None:

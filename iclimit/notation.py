@@ -323,9 +323,10 @@ ERRORS = {
 
 # The most common ones, in words that fit below a panel.
 _WORDS = {
-    **{"tau": "prompts", "alpha": "context length", "kappa": "tasks"},
+    **{"dim": "dimension", "tau": "prompts", "alpha": "context length", "kappa": "tasks"},
     **{"rho": "noise variance", "ridge": "ridge"},
     **{"icl_error": "error on new tasks", "idg_error": "error on pretraining tasks"},
+    "task_gap": "difference of the errors",
 }
 
 # Axis labels by name.

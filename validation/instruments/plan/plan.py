@@ -14,7 +14,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.checks import by_name, check_arguments, check_choice, check_integers, given
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels, write_headline
 from iclimit.experiment import Experiment, Point
 from iclimit.notation import PARAMETERS
 from iclimit.problem import TASK_LAWS
@@ -329,7 +329,7 @@ class RunPlan(Result):
             sorted(self.proposals, key=lambda proposal: proposal.dim)
         ):
             colour = COLOURS[number % len(COLOURS)]
-            repeats = np.unique(np.geomspace(1, 4 * proposal.repeats, 200).round())
+            repeats = np.geomspace(1, 4 * proposal.repeats, 200)
             powers = [proposal.contrast.power(count, proposal.significance) for count in repeats]
             style = "-" if number < len(COLOURS) else "--"
             ax.plot(
@@ -340,18 +340,23 @@ class RunPlan(Result):
                 label=f"{proposal.dim}",
             )
             ax.plot(proposal.cost, proposal.power, "o", color=colour, markersize=5)
-        ax.set_ylim(-0.03, 1.03)
-        finish(ax, f"cost [{self.unit}]", "power", log="x", legend="$d$")
+        ax.set_ylim(-0.03, 1.05)
+        words = f"cost of all runs [{self.unit}]", "probability of success"
+        finish(ax, *words, log="x", legend="dimension; points: proposed runs")
 
     def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
         """Draw power against cost, and the theories by dimension or along a transition."""
-        left, right = panels(figure, 2, width=9.6, height=3.9)
+        left, right = panels(figure, 2, width=9.6, height=4.3)
+        write_headline(figure, self.sentence)
         self.draw(left, **line)
+        best = self.best
+        other = QUESTIONS[self.question].other
+        quantity = best.design.points[0].quantity
+        error = "task_gap" if quantity == "gap" else f"{quantity}_error"
         if self.along:
-            best = self.best
             x = [point.ratios[self.along] for point in best.design.points]
-            _draw_theories(right, x, [(best, number) for number in range(len(x))])
-            finish(right, self.along, "error", log="x", legend=f"d = {best.dim}")
+            _draw_theories(right, x, [(best, number) for number in range(len(x))], other)
+            finish(right, self.along, error, log="x", legend=f"d = {best.dim}")
             return [left, right]
         ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
         if QUESTIONS[self.question].takes_free:
@@ -368,8 +373,9 @@ class RunPlan(Result):
                 right,
                 [proposal.dim for proposal in ordered],
                 [(proposal, 0) for proposal in ordered],
+                other,
             )
-            finish(right, "dim", "error", legend="expected at the repeats proposed")
+            finish(right, "dim", error, legend="with the repeats proposed")
         right.locator_params(axis="x", integer=True)
         return [left, right]
 
@@ -399,16 +405,18 @@ class RunPlan(Result):
         question = QUESTIONS[self.question]
         what = question.promise.format(
             s="s" if single else "",
-            effect=f"{best.effect:.2%}",
+            effect=f"{100 * best.effect:.3g} %",
             z=f" at {best.significance:.3g}σ",
             along=self.along,
         )
-        promised = f"{best.power:.1%}"
+        promised = f"{100 * best.power:.1f} %"
         chance = f"probability {promised}" if question.interval else f"{promised} power"
         return f"{runs} {what} with {chance}."
 
 
-def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]]) -> None:
+def _draw_theories(
+    ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]], other: str
+) -> None:
     """Draw what two theories say of the points, with the error bars of the repeats proposed."""
     points = [proposal.design.points[number] for proposal, number in places]
     bars = [
@@ -416,8 +424,10 @@ def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal
         for point, (proposal, _) in zip(points, places, strict=True)
     ]
     others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
-    draw_points(ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="runs")
-    ax.plot(x, others, "--", color=COLOURS[1], label="to be told from")
+    draw_points(
+        ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="expected"
+    )
+    ax.plot(x, others, "--", color=COLOURS[1], label=other)
 
 
 def _in_table(value: object) -> str:

@@ -369,6 +369,8 @@ class Question:
     promise : str
         What the runs do, with braces for the ending of the verb, the effect, the significance and
         the parameter of a sweep.
+    other : str
+        What the runs exclude, in the legend.
     takes_effect : bool
         Whether the effect is stated; otherwise theory fixes it.
     interval : bool
@@ -383,6 +385,7 @@ class Question:
 
     design: Callable[[Planner, Sequence[PlannedRun], Terms], Design]
     promise: str
+    other: str = ""
     takes_effect: bool = False
     interval: bool = False
     takes_second: bool = False
@@ -396,23 +399,27 @@ QUESTIONS = {
     "precision": Question(
         lambda _, points, __: precision(points),
         "measure{s} the limit to {effect}",
+        "largest deviation",
         takes_effect=True,
         interval=True,
     ),
     "difference": Question(
         lambda planner, points, _: difference(planner, points),
         "separate{s} these errors ({effect} apart){z}",
+        "other setting",
         takes_second=True,
         runs_second=True,
     ),
     "theories": Question(
         lambda planner, points, terms: theories(planner, points, terms.second),
         "separate{s} these theories ({effect} apart){z}",
+        "other theory",
         takes_second=True,
     ),
     "transition": Question(
         lambda _, points, terms: transition(points, terms.along),
         "notice{s} a shift along {along} by {effect}{z}",
+        "shifted curve",
         takes_effect=True,
         swept=SWEEP,
     ),
@@ -420,6 +427,7 @@ QUESTIONS = {
         lambda _, points, terms: bend(points, terms.along),
         "tell{s} the curve along {along} from a straight line in its logarithm, which it leaves "
         "by up to {effect} of its first error,{z}",
+        "straight line",
         swept=SWEEP,
     ),
     "forecast": Question(

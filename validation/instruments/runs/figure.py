@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
+from iclimit.drawing import (
+    COLOURS,
+    Axes,
+    Figure,
+    draw_points,
+    finish,
+    log_scale,
+    panels,
+    write_headline,
+)
 from iclimit.notation import PARAMETERS, sizes_of
 from iclimit.validation.instruments.runs.judgement import RowDeviation
 from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, MeasuredRun
@@ -51,10 +60,10 @@ def draw_check(
     errors, pulls = panels(figure, 2, width=10.4, height=4.4)
     draw_errors(errors, rows, theory)
     _draw_pulls(pulls, rows, verdict)
-    left: Any = {"x": 0.01, "ha": "left", "wrap": True}
+    reasons = "\n".join(sentences[1:])
     texts = [
-        figure.suptitle(" ".join(sentences[:1]), fontsize="medium", weight="bold", **left),
-        figure.supxlabel("\n".join(sentences[1:]), fontsize="small", **left),
+        write_headline(figure, " ".join(sentences[:1])),
+        figure.supxlabel(reasons, x=0.01, ha="left", fontsize="small", wrap=True),
     ]
     height = sum(text.get_window_extent().height for text in texts)
     figure.set_figheight(figure.get_figheight() + height / figure.dpi)

@@ -271,7 +271,7 @@ def test_figure_has_power_and_theories(tmp_path):
     sweep = planned("transition", kappa=[0.5, 1.0, 2.0, 4.0], repeats=20)
     sweep.write(tmp_path / "plan.png")
     left, right = sweep.plot()
-    assert left.get_xlabel() == "cost [s]"
+    assert left.get_xlabel() == "cost of all runs [s]"
     assert "kappa" in right.get_xlabel()
     fit = planned("forecast", free=["rho"], effect=1.0)
     _, right = fit.plot()
