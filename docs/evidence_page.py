@@ -62,8 +62,8 @@ def verdict() -> str:
     compared = [row for row in ROWS if row.claim != TOGETHER]
     holding = sum(int(row["holds"]) for row in CLAIMS)
     return (
-        f"**{holding} of {len(CLAIMS)} claims on record hold**, in {len(compared):,} comparisons "
-        "of theory with simulations, published runs and exact values.\n"
+        f"**{holding} of {len(CLAIMS)} claims of the theory hold**, in {len(compared):,} comparisons "
+        "with simulations, published runs and exact values.\n"
     )
 
 
