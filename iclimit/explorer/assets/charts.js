@@ -208,8 +208,11 @@ const charts = {
       ctx.stroke();
       ctx.setLineDash([]);
       if (!mark.label) continue;
-      const width = ctx.measureText(mark.label).width;
       const gap = 6 * scale;
+      // In a narrow chart without what follows the colon.
+      const whole = ctx.measureText(mark.label).width < bbox.width / 2;
+      const label = whole ? mark.label : mark.label.split(":")[0];
+      const width = ctx.measureText(label).width;
       const [least, most] = [bbox.left + gap, bbox.left + bbox.width - gap - width];
       // Beside the line; over it where there is room on neither side.
       const sides = [along + gap, along - gap - width].filter((x) => x >= least && x <= most);
@@ -222,9 +225,9 @@ const charts = {
         ctx.strokeStyle = charts.css("--card");
         ctx.lineWidth = 4 * scale;
         ctx.lineJoin = "round";
-        ctx.strokeText(mark.label, ...place);
+        ctx.strokeText(label, ...place);
       }
-      ctx.fillText(mark.label, ...place);
+      ctx.fillText(label, ...place);
     }
     if (spec.heat) heat.overlay(u, spec.heat);
     ctx.restore();

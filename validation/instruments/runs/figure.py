@@ -38,7 +38,7 @@ NODES = 60
 LOG_FROM = 10.0
 
 # What the errors are called in legends.
-NAMES = {"icl": "ICL, new tasks", "idg": "IDG, pretraining tasks", "gap": "ICL less IDG"}
+NAMES = {"icl": "ICL, new tasks", "idg": "IDG, pretraining tasks", "gap": "gap, ICL less IDG"}
 
 # Style in which predictions of single rows are drawn.
 PREDICTED: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 14}
