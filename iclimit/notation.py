@@ -322,7 +322,7 @@ ERRORS = {
 }
 
 # The most common ones, in words that fit below a panel.
-_WORDS = {
+WORDS = {
     **{"dim": "dimension", "tau": "prompts", "alpha": "context length", "kappa": "tasks"},
     **{"rho": "noise variance", "ridge": "ridge"},
     **{"icl_error": "error on new tasks", "idg_error": "error on pretraining tasks"},
@@ -333,4 +333,10 @@ _WORDS = {
 LABELS = {name: parameter.label for name, parameter in PARAMETERS.items()} | {
     name: f"${symbol}$" for name, symbol in ERRORS.items()
 }
-LABELS |= {name: f"{words}, {LABELS[name]}" for name, words in _WORDS.items()}
+LABELS |= {name: f"{words}, {LABELS[name]}" for name, words in WORDS.items()}
+
+
+def axis_label(parameter: Parameter) -> str:
+    """Label of an axis, in words where the parameter means what it does in the notation."""
+    words = LABELS.get(parameter.name, "")
+    return words if words.endswith(parameter.label) else parameter.label

@@ -200,7 +200,7 @@ def draw_families(
     points = [point for family in families.values() for point in family]
     positive = all(min(x, row.theory) > 0 for x, row in points)
     words = PARAMETERS[name].meaning if name in PARAMETERS else name
-    of = {row.of.replace("_", " ") for _, row in points}
+    of = {row.of.rpartition(".")[2].replace("_", " ") for _, row in points}
     y = of.pop() if len(of) == 1 else "estimate"
     finish(ax, words, y, log="xy" if positive else "", legend="" if any(families) else None)
     values = sorted({x for x, _ in points})

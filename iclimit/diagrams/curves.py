@@ -17,6 +17,7 @@ from iclimit.diagrams.quantities import Quantity, find_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_limit, smooth_prediction
 from iclimit.drawing import Axes, draw_points, log_scale
+from iclimit.notation import LABELS, WORDS, axis_label
 
 # Integers along a curve up to which they are marked.
 _FEW = 60
@@ -216,9 +217,9 @@ class Curves(PointsTaker):
         _explain(ax, self, markers[0] or "o")
         log_axis(ax, "x", self.grid)
         _scale_values(ax)
-        ax.set_xlabel(self.quantity.all_parameters[self.x].label)
+        ax.set_xlabel(axis_label(self.quantity.all_parameters[self.x]))
         if ylabel is None:
-            _name_values(ax, self.quantity.label)
+            _name_values(ax, self.quantity)
         else:
             ax.set_ylabel(ylabel)
         write_title(ax, title, setting_lines(self.quantity, self.fixed))
@@ -364,9 +365,14 @@ def _explain(ax: Axes, curves: Curves, marker: Any) -> None:
             ax.plot([], [], style, color="0.4", markersize=4, label=name, gid=OURS)
 
 
-def _name_values(ax: Axes, label: str) -> None:
-    """Label the axis of the values with all quantities that are drawn, if that is no long list."""
-    present = ax.get_ylabel()
-    if label not in present.split(", "):
-        longer = f"{present}, {label}" if present else label
+def _name_values(ax: Axes, quantity: Quantity) -> None:
+    """Label the axis of the values with all quantities that are drawn, if that is no long list.
+
+    One alone is named in words, too.
+    """
+    parts = ax.get_ylabel().split(", ")
+    present = [part for part in parts if part and part not in WORDS.values()]
+    if quantity.label not in present:
+        alone = LABELS.get(quantity.name, quantity.label)
+        longer = ", ".join([*present, quantity.label]) if present else alone
         ax.set_ylabel(longer if len(longer) < _LONGEST else "")

@@ -18,6 +18,7 @@ from iclimit.diagrams.own_points import OwnPoints, PointsTaker
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.drawing import Axes, Figure, panels
+from iclimit.notation import LABELS, axis_label
 from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ def _label(
     for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
         log_axis(ax, name, grid)
     parameters = diagram.quantity.all_parameters
-    ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
+    ax.set(xlabel=axis_label(parameters[diagram.x]), ylabel=axis_label(parameters[diagram.y]))
     ax.grid(visible=False)
     lines = setting_lines(diagram.quantity, diagram.fixed)
     if legend and handles:
@@ -358,7 +359,8 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     short = logarithmic and high < 1e3 * low
     locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
     ticks: dict[str, Any] = {"ticks": locator, "format": "%g"} if short else {}
-    bar = ax.figure.colorbar(mesh, ax=ax, label=diagram.quantity.label, extend=extend, **ticks)
+    label = LABELS.get(diagram.quantity.name, diagram.quantity.label)
+    bar = ax.figure.colorbar(mesh, ax=ax, label=label, extend=extend, **ticks)
     if short:
         bar.minorticks_off()
     levels = [v for v in locator.tick_values(low, high) if low < v < high]

@@ -275,7 +275,8 @@ class ParameterFit(Result):
         ax.plot(self._natural(number, fine), curve.root(fine) ** 2)
         for level, rise in LEVELS.items():
             ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
-            ax.text(0.02, rise, f"{level} %", transform=ax.get_yaxis_transform(), fontsize="small")
+            place = ax.get_yaxis_transform()
+            ax.text(0.02, rise, f"{level} %", transform=place, fontsize="small", va="bottom")
         ax.set_ylim(0, 2 * LEVELS[95])
         parameter = self.parameters[number]
         finish(ax, _label(parameter), "rise of chi-square", title=_headline(parameter))
@@ -292,12 +293,13 @@ class ParameterFit(Result):
                 self._natural(k, best[k] + offsets)
                 for k, offsets in zip((j, i), ring, strict=True)
             ]
-            ax.plot(*places, color=colour)
+            ax.plot(*places, color=colour, label=f"{100 * level:g} %")
         for k in (j, i):
             points = self.profiles[names[k]].points
-            ax.plot(*(self._natural(m, points[:, m]) for m in (j, i)), ":", linewidth=1)
+            line = (self._natural(m, points[:, m]) for m in (j, i))
+            ax.plot(*line, ":", linewidth=1, label=f"best at each {_label(self.parameters[k])}")
         ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
-        finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
+        finish(ax, *(_label(self.parameters[m]) for m in (j, i)), legend="")
 
 
 def _other(

@@ -62,7 +62,7 @@ def test_plot_draws_into_given_axes(diagram):
     assert diagram.plot(ax) is ax
     assert len(ax.lines) == sum(map(len, diagram.boundaries.values()))
     assert ax.get_xscale() == "log"
-    assert ax.get_xlabel() == r"$\tau = n/d^2$"
+    assert ax.get_xlabel() == r"prompts, $\tau = n/d^2$"
     legend = ax.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]

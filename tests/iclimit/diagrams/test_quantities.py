@@ -9,7 +9,7 @@ from iclimit import asymptotics, pretraining
 from iclimit.diagrams import combinations
 from iclimit.diagrams.derivatives import OPTIMA, _difference, _slope_in_many_digits
 from iclimit.diagrams.quantities import QUANTITIES, one_at_a_time
-from iclimit.notation import PARAMETERS
+from iclimit.notation import LABELS, PARAMETERS
 
 VALUES = {
     name: described.typical
@@ -152,7 +152,7 @@ def test_a_function_of_ones_own_is_a_curve():
         **{"tau": 1.5, "alpha": 1, "rho": 0.2, "value": curves.values[0, 0]},
     }
     ax = curves.plot()
-    assert ax.get_xlabel() == PARAMETERS["tau"].label
+    assert ax.get_xlabel() == LABELS["tau"]
     assert ax.get_ylabel() == "excess over bayes"
 
 
@@ -164,7 +164,7 @@ def test_a_function_of_ones_own_is_a_phase_diagram():
         np.testing.assert_array_equal(diagram.values, np.outer([0.5, 1], [1, 2, 3]))
         assert diagram.boundaries == {}
         ax = diagram.plot()
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("slope", PARAMETERS["kappa"].label)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("slope", LABELS["kappa"])
     assert diagram.to_xarray()["value"].shape == (2, 3)
 
 

@@ -106,9 +106,10 @@ class RunFit(ParameterFit):
                 at = numbers[here][order]
                 size = band[here][order]
                 ax.fill_between(at, -size, size, color=colour, alpha=0.2, linewidth=0)
-                draw_points(ax, numbers[here], ratio[here], bars[here], colour, label=name.upper())
+                beside = numbers[here] + 0.1 * (name == "idg")
+                draw_points(ax, beside, ratio[here], bars[here], colour, label=name.upper())
         ax.axhline(0, color="0.4", linewidth=0.8)
-        finish(ax, "row", "ln(measured / fitted)", legend="")
+        finish(ax, "row", "ln(measured / fitted)", legend="bands: errors of the fit")
         ax.locator_params(axis="x", integer=True)
 
 
