@@ -92,7 +92,7 @@ def picture() -> str:
         f'<text x="{LEFT}" y="{TOP - 14}">error</text></g>'
     )
     curves = curve(icl, "#0072b2", "on new tasks (ICL)", -14)
-    curves += curve(idg, "#d55e00", "on pretraining tasks (IDG)", -38)
+    curves += curve(idg, "#d55e00", "on training tasks (IDG)", -38)
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 850 280" font-family="sans-serif" '
         'font-size="14" role="img"><title>More tasks than dimensions: the error on new tasks '

@@ -174,8 +174,7 @@ def draw(figure: Figure) -> None:
         values = [loss / theory[context] for context, loss in shown.items()]
         ratios.plot(list(shown), values, marker, color=colour, markersize=4, label=label)
     ratios.axhline(1, color="0.4")
-    end = "2 layers are compared left of this"
-    ratios.axvline(TRAINED + 2, color="0.4", linestyle=":", label=end)
+    ratios.axvline(TRAINED + 2, color="0.4", linestyle=":", label="2 layers: compared to the left")
     finish(ratios, "context length $N$", "published / theory", legend="")
     write_key(figure, "lines: theory; points: published")
 

@@ -360,14 +360,7 @@ class RunPlan(Result):
             return [left, right]
         ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
         if QUESTIONS[self.question].takes_free:
-            rows = [proposal.row() for proposal in ordered]
-            names = [name for name in rows[0] if name.endswith("_se")]
-            for name, colour in zip(names, COLOURS, strict=False):
-                errors = [row[name] for row in rows]
-                symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
-                label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
-                right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
-            finish(right, "dim", "relative standard error of the fit", legend="")
+            _draw_forecast(right, [proposal.row() for proposal in ordered])
         else:
             _draw_theories(
                 right,
@@ -412,6 +405,17 @@ class RunPlan(Result):
         promised = f"{100 * best.power:.1f} %"
         chance = f"probability {promised}" if question.interval else f"{promised} power"
         return f"{runs} {what} with {chance}."
+
+
+def _draw_forecast(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the expected errors of fitted parameters by dimension."""
+    names = [name for name in rows[0] if name.endswith("_se")]
+    for name, colour in zip(names, COLOURS, strict=False):
+        errors = [row[name] for row in rows]
+        symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
+        label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
+        ax.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
+    finish(ax, "dim", "relative standard error of the fit", legend="")
 
 
 def _draw_theories(

@@ -141,7 +141,7 @@ class Design:
     points: Sequence[PlannedRun]
     others: Callable[[Any], Sequence[float]]
     contrast: Callable[[Any], Contrast]
-    forecast: Callable[[int], Precision] | None = None
+    forecast: Callable[[float], Precision] | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -321,7 +321,7 @@ def forecast(planner: Planner, points: Sequence[PlannedRun], free: Sequence[str]
     at = forecaster(runs, free, planner.theory, measured=[planner.quantity])
 
     def errors(repeats: float) -> tuple[float, float]:
-        worst = max(at(int(repeats)).standard_errors.values())
+        worst = max(at(repeats).standard_errors.values())
         return worst, worst
 
     def contrast(effect: float) -> Contrast:

@@ -82,30 +82,18 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     if len(groups) > min(len(rows) / 2, len(COLOURS)):
         return _draw_rows(ax, rows)
     varied = [i for i in range(len(others)) if len({key[i] for key in groups}) > 1]
-    names = [
-        (place, name)
-        for place, name in enumerate(MEASURED)
-        if any(name in row.comparisons for row in rows)
-    ]
     alone = len(groups) == 1
-    for place, name in names:
-        colour = COLOURS[place] if alone else "0.3"
-        ax.plot([], [], LINES[name] + MARKERS[name], color=colour, markersize=4, label=NAMES[name])
-    for number, (key, members) in enumerate(groups.items()):
-        values = [_label(others[i], key[i]) for i in varied]
-        curve = list(_curve(members, parameter, theory))
-        x = [value for value, _ in curve]
-        means = np.array([mean for _, mean in curve])
+    for name, colour in zip(MEASURED, COLOURS, strict=False):
+        if any(name in row.comparisons for row in rows):
+            look = LINES[name] + MARKERS[name]
+            key_colour = colour if alone else "0.3"
+            ax.plot([], [], look, color=key_colour, markersize=4, label=NAMES[name])
+    for colour, (key, members) in zip(COLOURS, groups.items(), strict=False):
         if not alone:
-            ax.plot([], [], color=COLOURS[number], label=", ".join(values))
-        for place, name in names:
-            colour = COLOURS[place if alone else number]
-            drawn = [
-                (_parameter(row.run, parameter), row) for row in members if name in row.comparisons
-            ]
-            style = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
-            ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
-            _draw_measured(ax, drawn, name, colour)
+            label = ", ".join(_label(others[i], key[i]) for i in varied)
+            ax.plot([], [], color=colour, label=label)
+        colours = COLOURS if alone else [colour] * len(MEASURED)
+        _draw_family(ax, members, parameter, colours, theory)
     finish(ax, parameter, "error", legend="points: measured; lines: predicted")
     places = [_parameter(row.run, parameter) for row in rows]
     if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
@@ -114,6 +102,22 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     if low > 0 and high > LOG_FROM * low:
         log_scale(ax, "y")
     return None
+
+
+def _draw_family(
+    ax: Axes, rows: Sequence[RowDeviation], parameter: str, colours: Sequence[str], theory: Theory
+) -> None:
+    """Draw measured errors of rows on one curve, and the curve, each error in its colour."""
+    curve = list(_curve(rows, parameter, theory))
+    x = [value for value, _ in curve]
+    means = np.array([mean for _, mean in curve])
+    style: dict[str, Any] = {"linewidth": 1} if len(x) > 1 else PREDICTED
+    for name, colour in zip(MEASURED, colours, strict=False):
+        drawn = [(_parameter(row.run, parameter), row) for row in rows if name in row.comparisons]
+        if drawn:
+            line = {"linestyle": LINES[name]} | style
+            ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **line)
+            _draw_measured(ax, drawn, name, colour)
 
 
 def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:

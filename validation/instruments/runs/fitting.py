@@ -707,7 +707,7 @@ def forecaster(
     theory: Theory,
     *,
     measured: Sequence[str] = ("icl", "idg"),
-) -> Callable[[int | None], Precision]:
+) -> Callable[[float | None], Precision]:
     """Predict what runs will tell about free parameters, as a function of their number.
 
     Arguments are those of `forecast_precision`; the number is that of each setting, None for the
@@ -719,7 +719,7 @@ def forecaster(
     _, cheap = predictors(theory)
     model = model.centred(model.start, partial(predict, theory=theory), cheap)
 
-    def at(repeats: int | None = None) -> Precision:
+    def at(repeats: float | None = None) -> Precision:
         numbers = [run.runs if repeats is None else repeats for run in planned]
         pairs = zip(planned, numbers, strict=True)
         repeated = replace(model, runs=[replace(run, runs=number) for run, number in pairs])

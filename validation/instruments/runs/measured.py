@@ -75,8 +75,9 @@ class MeasuredRun:
         Means by name (`MEASURED`); the standard error is infinite where it is not known.
     correlation : float or None
         Of the ICL and the IDG mean; None if it is not known.
-    runs : int or None
-        Runs behind the means, if known; rows of a table without error bars are single runs.
+    runs : float or None
+        Runs behind the means, if known; rows of a table without error bars are single runs.  Plans
+        interpolate between integers.
     unrounded : dict of float
         Sizes that came out of ratios, before they were rounded.
     deviations_given : bool
@@ -93,7 +94,7 @@ class MeasuredRun:
     experiment: Experiment
     errors: Mapping[str, Estimate]
     correlation: float | None = None
-    runs: int | None = None
+    runs: float | None = None
     unrounded: Mapping[str, float] = field(default_factory=dict)
     deviations_given: bool = False
     estimator: str = ATTENTION
