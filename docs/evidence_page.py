@@ -166,7 +166,8 @@ def seeds_table(rows: Sequence[dict[str, str]]) -> Iterator[tuple[str, ...]]:
     yield "standard normal", "", "0", "1", "0.0455", "0.0027"
     for row in rows:
         if row["by"] in ("kind", "subject"):
-            name = row["name"] if row["by"] == "subject" else f"*{row['name']}*"
+            title = SHELVES.get(row["name"], row["name"])
+            name = title if row["by"] == "subject" else f"*{row['name']}*"
             yield (
                 name,
                 *(row[each] for each in ("number", "mean", "width", "beyond_2", "beyond_3")),
@@ -186,13 +187,13 @@ def seeds() -> str:
         f"In {runs} runs of the quick preset with different seeds {found}; with 95 % confidence "
         f"fewer than {100 * most:.0f} failures come in a hundred runs.  The table has z of these "
         "runs by subject.  A width below 1 means that predictions state more uncertainty than "
-        "they have, as in *pretraining*.  Published runs are the same in all seeds: those of "
+        "they have, as in pretraining.  Published runs are the same in all seeds: those of "
         "correlated contexts lie nearly two standard errors above their prediction, which raises "
-        "the mean of *recurrent*.  p-values of Kolmogorov-Smirnov tests are in ``seeds.csv``; "
-        "they are too small, as comparisons of a run share random draws."
+        "the mean of recurrent layers.  p-values of Kolmogorov-Smirnov tests are in "
+        "``seeds.csv``; they are too small, as comparisons of a run share random draws."
     )
     rows = read_reference(f"{LARGEST}/seeds.csv")
-    return f"{text}\n\n" + table("35 13 13 13 13 13", seeds_table(rows))
+    return f"{text}\n\n" + table("35 13 13 13 13 13", seeds_table(rows), "numbers")
 
 
 def false_alarms() -> str:
