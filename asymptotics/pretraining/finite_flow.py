@@ -60,6 +60,7 @@ import cmath
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -623,11 +624,10 @@ def _over_prompts(
     return noise / fractions, norms / fractions
 
 
-def _move(xi: np.ndarray, z: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
-    """Newton step of log xi, for arrays of ridges."""
-    m = 1 / (g + xi[..., None])
-    residual = 1 - z / xi - share * np.sum(g * m, axis=-1)
-    return -residual / (z / xi + share * xi * np.sum(g * m**2, axis=-1))
+def _move(xi: Any, z: Any, share: float, first: Any, second: Any) -> Any:
+    """Newton step of log xi, from the sums of g / (g + xi) and of g / (g + xi)^2."""
+    residual = 1 - z / xi - share * first
+    return -residual / (z / xi + share * xi * second)
 
 
 def _real_root(z: float, g: np.ndarray, share: float) -> float:
@@ -641,7 +641,8 @@ def _real_root(z: float, g: np.ndarray, share: float) -> float:
     ridge = np.array([z])
 
     def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:  # noqa: ARG001
-        return _move(xi, ridge, g, share)
+        m = 1 / (g + xi[..., None])
+        return _move(xi, ridge, share, np.sum(g * m, axis=-1), np.sum(g * m**2, axis=-1))
 
     return float(find_roots(step, lower * (1 - 1e-12), upper * (1 + 1e-12), upper)[0])
 
@@ -649,13 +650,12 @@ def _real_root(z: float, g: np.ndarray, share: float) -> float:
 def _continued(xi: complex, z: complex, g: np.ndarray, share: float) -> complex:
     """Effective ridge at a complex ridge, near that of a neighbouring one.
 
-    The Newton steps are those of `_move`, with numbers in place of arrays: a fit takes some 1e5.
+    Sums are complex numbers of Python, whose arithmetic is fast: a fit takes some 1e5 steps.
     """
     for _ in range(MOST_NEWTON_STEPS):
         shifted = g + xi
         shares = g / shifted
-        residual = 1 - z / xi - share * complex(shares.sum())
-        move = -residual / (z / xi + share * xi * complex((shares / shifted).sum()))
+        move = _move(xi, z, share, complex(shares.sum()), complex((shares / shifted).sum()))
         xi = xi * cmath.exp(move)
         if abs(move) < CLOSE:
             return xi
