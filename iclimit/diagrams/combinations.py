@@ -52,7 +52,9 @@ def labels_by_link(
     link: LinkLike = "identity",
     rho: Values,
     flips: Values = 0.0,
-    **setting: Values,
+    ridge: Values | None = None,
+    time: Values | None = None,
+    **others: Values,
 ) -> Any:
     """Error or loss of labels by a link, from a function of linear ones.
 
@@ -60,14 +62,23 @@ def labels_by_link(
     the root of the factor.
     """
     labels = pretraining.effective_labels(link, rho, flips=flips)
-    if "ridge" in setting:
-        setting["ridge"] = labels.ridge_factor * setting["ridge"]
-    if "time" in setting:
-        setting["time"] = labels.factor * setting["time"]
-    return labels.factor * function(rho=labels.rho, **setting)
+    training = {}
+    if ridge is not None:
+        training["ridge"] = labels.ridge_factor * ridge
+    if time is not None:
+        training["time"] = labels.factor * time
+    return labels.factor * function(rho=labels.rho, **training, **others)
 
 
-def null_error(*, rho: Values, labels: float = 1.0, **_: Values) -> Any:
+def null_error(
+    *,
+    rho: Values,
+    labels: float = 1.0,
+    tau: Values | None = None,  # noqa: ARG001 - what is learned, and how, does not matter
+    alpha: Values | None = None,  # noqa: ARG001
+    kappa: Values | None = None,  # noqa: ARG001
+    ridge: Values | None = None,  # noqa: ARG001
+) -> Any:
     """Error of predicting 0, from the variance of the labels without noise; of rho alone."""
     values = checked(systems="numpy", rho=rho)[1]
     return labels + values.rho

@@ -170,9 +170,14 @@ class Cell:
         text = json.dumps([name, self.arguments, int(root), chosen, self.version])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def run(self, root: int, *, results: Mapping[Cell, Any] | None = None, **extra: Any) -> Any:
+    def run(
+        self,
+        root: int,
+        results: Mapping[Cell, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Run the cell, given the results of those it needs; ``extra`` overrides arguments."""
-        return self.function(**self.call(root, results or {}, extra))
+        return self.function(**self.call(root, results or {}, extra or {}))
 
     def call(
         self, root: int, results: Mapping[Cell, Any], extra: Mapping[str, Any]

@@ -83,7 +83,7 @@ def _values(jobs: Sequence[Job]) -> list[Any]:
     """What cells return, or raise if there are several."""
     if len(jobs) == 1:
         [(cell, root, results, extra)] = jobs
-        return [cell.run(root, results=results, **extra)]
+        return [cell.run(root, results, extra)]
     together = jobs[0][0].together
     assert together is not None
     values = together([cell.call(root, results, extra) for cell, root, results, extra in jobs])

@@ -34,7 +34,7 @@ def path(tmp_path, monkeypatch):
             store.add(
                 StoredBatch.of(
                     ERRORS,
-                    ERRORS.run(5, first_repeat=first, repeats=count),
+                    ERRORS.run(5, extra={"first_repeat": first, "repeats": count}),
                     rng=5,
                     backend="numpy",
                     seconds=2.0,

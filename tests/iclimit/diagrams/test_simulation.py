@@ -152,10 +152,10 @@ def test_a_run_that_fails_leaves_the_others(monkeypatch):
     broken, _ = cells_at(POINT, 8, 2)
     real = Cell.run
 
-    def run(cell, root, **extra):
+    def run(cell, root, results=None, extra=None):
         if cell == broken:
             raise ArithmeticError("did not converge")
-        return real(cell, root, **extra)
+        return real(cell, root, results, extra)
 
     monkeypatch.setattr(Cell, "run", run)
     with pytest.warns(RuntimeWarning, match=r"1 runs failed, .* converge \(simulate_errors"):

@@ -200,7 +200,8 @@ def test_repeats_do_not_count_where_they_can_be_extended():
     assert few.identity(0, "numpy") == many.identity(0, "numpy")
     assert (few.repeats, many.repeats) == (2, 5)
     assert few != many
-    joined = few.run(0).concatenate(many.run(0, first_repeat=2, repeats=3))
+    rest = many.run(0, extra={"first_repeat": 2, "repeats": 3})
+    joined = few.run(0).concatenate(rest)
     assert joined.icl.samples.tobytes() == many.run(0).icl.samples.tobytes()
     assert many.run(0).head(2).idg.samples.tobytes() == few.run(0).idg.samples.tobytes()
 

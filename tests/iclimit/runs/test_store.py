@@ -111,7 +111,7 @@ def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path):
     cell = Cell.of(simulate_errors, repeats=5, **SMALL)
     with RunStore(path) as store:
         for first, count in ((2, 3), (0, 2)):
-            part = cell.run(0, first_repeat=first, repeats=count)
+            part = cell.run(0, extra={"first_repeat": first, "repeats": count})
             store.add(
                 StoredBatch.of(
                     cell, part, rng=0, backend="numpy", seconds=1.0, first=first, count=count

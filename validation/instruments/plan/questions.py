@@ -210,7 +210,7 @@ def theories(
     if isinstance(against, Point | Experiment):
         rival = planner.at(run_at(against, point.run.sizes["dim"]))
     elif isinstance(against, str):
-        rival = point.under(predict(point.run.at(estimator=against), planner.theory))
+        rival = point.under(predict(point.run.at({"estimator": against}), planner.theory))
     else:
         rival = point.under(own_prediction(against, point))
     change = abs(point.mean - rival.mean)

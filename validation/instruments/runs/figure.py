@@ -189,12 +189,12 @@ def _curve(
 def _at(run: MeasuredRun, parameter: str, value: float) -> MeasuredRun:
     """The run at another value of a parameter, at the nearest integers."""
     if parameter in ("rho", "ridge"):
-        return run.at(**{parameter: value})
+        return run.at({parameter: value})
     if parameter == "dim":
         ratios = {name: run.ratios[name] for name in ("tau", "alpha", "kappa")}
         dim = max(1, round(value))
-        return run.at(dim=dim, **sizes_of(dim, ratios))
-    return run.at(**sizes_of(run.sizes["dim"], {parameter: value}))
+        return run.at({"dim": dim} | sizes_of(dim, ratios))
+    return run.at(sizes_of(run.sizes["dim"], {parameter: value}))
 
 
 def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> None:

@@ -223,7 +223,7 @@ class RunModel:
 
     def moved(self, run: MeasuredRun, logs: Mapping[str, float]) -> MeasuredRun:
         """The run at other parameters."""
-        return run.at(**changes_by(run, logs, self.absolute))
+        return run.at(changes_by(run, logs, self.absolute))
 
     def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
         """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is.

@@ -227,17 +227,13 @@ class MeasuredRun:
         """What its prediction depends on."""
         return self.estimator, self.experiment, self.penalty
 
-    def at(self, *, estimator: Any = None, penalty: Any = None, **changes: Any) -> MeasuredRun:
+    def at(self, changes: Mapping[str, Any]) -> MeasuredRun:
         """The run with other keywords of its experiment, or of another estimator or penalty."""
-        experiment = self.experiment
-        if changes:
-            experiment = experiment_of(experiment.keywords() | changes)
-        return replace(
-            self,
-            experiment=experiment,
-            estimator=estimator or self.estimator,
-            penalty=self.penalty if penalty is None else penalty,
-        )
+        own = {name: changes[name] for name in ("estimator", "penalty") if name in changes}
+        stated = {name: value for name, value in changes.items() if name not in own}
+        if not stated:
+            return replace(self, **own)
+        return replace(self, experiment=experiment_of(self.experiment.keywords() | stated), **own)
 
     @property
     def degrees(self) -> float:

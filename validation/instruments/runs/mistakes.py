@@ -130,7 +130,7 @@ class RunMistake(Mistake):
 
     def true_run(self, run: MeasuredRun, value: float = math.nan) -> MeasuredRun:
         """The run that was made if the table has it as this one."""
-        return run.at(**self.change(run, value))
+        return run.at(self.change(run, value))
 
 
 # Other averages over test prompts, for tables that nothing without a search explains.

@@ -140,7 +140,7 @@ def _least_error(name: str, run: MeasuredRun, theory: Theory) -> _Bound:
         return _Bound(rho + excess - doubt)
     if run.errors["idg"].mean > 2 * run.rho:
         return unknown  # dMMSE is simulated, which takes time
-    prediction = predict(run.at(estimator="dmmse"), theory)
+    prediction = predict(run.at({"estimator": "dmmse"}), theory)
     return _Bound(float(prediction.mean[1]), math.sqrt(prediction.spread[1, 1]))
 
 
