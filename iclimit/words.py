@@ -1,4 +1,4 @@
-"""Numbers as words: how messages, tables and reports write a value, a share, a time and a size.
+"""Numbers as words: how messages, tables and reports write values, shares, units and counts.
 
 A number without an error is an entry of a table, see `iclimit.tables.entry`.
 """
@@ -107,6 +107,18 @@ def in_units(value: float, units: Mapping[str, int]) -> str:
         if value >= units[name]:
             return f"{value / units[name]:.1f} {name}"
     return f"{value / units[smallest]:.0f} {smallest}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> from iclimit.words import counted
+    >>> counted(1, "run"), counted(2, "run"), counted(0, "process", "processes")
+    ('1 run', '2 runs', '0 processes')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
 def sharpness(resolution: float, exact: bool) -> str:

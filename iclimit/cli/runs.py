@@ -83,6 +83,8 @@ def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> A
 @verb("runs list", _flags("--function", "--since", "--limit", more=add_format))
 def list_runs(options: argparse.Namespace) -> None:
     """List runs, one on a line, the newest first."""
+    from iclimit.words import counted
+
     with _opened(options) as store:
         runs = store.runs(function=options.function, since=options.since)
     limit = options.limit or (FEW if options.format == "text" else None)
@@ -107,7 +109,7 @@ def list_runs(options: argparse.Namespace) -> None:
     functions = len({run.function for run in runs})
     hidden = "" if len(shown) == len(runs) else f" (the newest {len(shown)} shown, see --limit)"
     print(
-        f"{_counted(len(runs), 'run')}{hidden} of {_counted(functions, 'function')}, "
+        f"{counted(len(runs), 'run')}{hidden} of {counted(functions, 'function')}, "
         f"computed in {sum(run.seconds for run in runs):.4g} s, in the store {store.path}"
     )
 
@@ -175,6 +177,7 @@ def export_runs(options: argparse.Namespace) -> None:
     """Write the numbers of runs to a file."""
     from iclimit.runs.exports import write_csv, write_netcdf
     from iclimit.runs.store import concatenated_numbers
+    from iclimit.words import counted
 
     numbers = {}
     unread = 0
@@ -185,19 +188,20 @@ def export_runs(options: argparse.Namespace) -> None:
             except ValueError:
                 unread += 1
     if unread:
-        text = f"left out {_counted(unread, 'run')}, whose parts this version cannot read"
+        text = f"left out {counted(unread, 'run')}, whose parts this version cannot read"
         print(text, file=sys.stderr)
     if not numbers:
         raise ValueError(f"there must be runs to export, got none from {str(store.path)!r}")
     write = write_csv if options.output.suffix == ".csv" else write_netcdf
     write(numbers, options.output)
-    print(f"{_counted(len(numbers), 'run')} written to {options.output}")
+    print(f"{counted(len(numbers), 'run')} written to {options.output}")
 
 
 @verb("runs prune", _flags("identity", "--obsolete", "--older-than", "--function", "--dry-run"))
 def prune_runs(options: argparse.Namespace) -> None:
     """Delete the runs that fulfil all given criteria."""
     from iclimit.runs.store import TIME_FORMAT, obsolete
+    from iclimit.words import counted
 
     if not (options.identity or options.obsolete or options.older_than or options.function):
         raise ValueError(
@@ -220,7 +224,7 @@ def prune_runs(options: argparse.Namespace) -> None:
         if not options.dry_run:
             store.prune(run.identity for run in runs)
         done = "would be deleted" if options.dry_run else "deleted"
-        print(f"{_counted(len(runs), 'run')} {done} from {store.path}")
+        print(f"{counted(len(runs), 'run')} {done} from {store.path}")
 
 
 def _opened(options: argparse.Namespace, *, write: bool = False, **more: bool) -> RunStore:
@@ -286,10 +290,6 @@ def _text_of_statement(value: Mapping[str, Any], *, brief: bool) -> str:
 
 def _local(finished: str) -> str:
     return datetime.fromisoformat(finished).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _width() -> int:

@@ -117,7 +117,7 @@ def schedule(options: argparse.Namespace) -> None:
       iclimit schedule --steps 3 --latex
     """
     from iclimit.asymptotics import descent
-    from iclimit.words import percent
+    from iclimit.words import counted, percent
 
     if (options.steps is None) == (options.rates is None):
         raise ValueError("give either --steps or --rates")
@@ -136,11 +136,11 @@ def schedule(options: argparse.Namespace) -> None:
     found = compute(**arguments(options, compute))
     output(options, found)
     if options.format == "text":
-        steps = len(found.rates)
+        steps = counted(len(found.rates), "step")
         loss = percent(float(found.loss), 4)
         least = percent(float(found.lower_bound), 4)
         print(
-            f"\n{steps} step{'' if steps == 1 else 's'}: {loss} of the loss of predicting 0; no "
+            f"\n{steps}: {loss} of the loss of predicting 0; no "
             f"method with as many products has less than {least}"
         )
 
@@ -172,6 +172,7 @@ def gdpp(options: argparse.Namespace) -> None:
       iclimit gdpp --condition-number 1e6 --tol 1e-10 --cap 100 --margin 0.02
     """
     from iclimit.asymptotics.gdpp import condition_number_schedule
+    from iclimit.words import counted
 
     setting = arguments(options, condition_number_schedule)
 
@@ -191,9 +192,8 @@ def gdpp(options: argparse.Namespace) -> None:
     output(options, schedule, draw)
     if options.format == "text":
         condition = schedule.condition_number
-        layers = len(schedule.gammas)
+        layers = counted(len(schedule.gammas), "layer")
         print(
-            f"\n{layers} layer{'' if layers == 1 else 's'}: condition number "
-            f"{condition[0]:.4g} to {condition[-1]:.4g}, which exceeds 1 by "
-            f"{schedule.excess[-1]:.4g}"
+            f"\n{layers}: condition number {condition[0]:.4g} to {condition[-1]:.4g}, "
+            f"which exceeds 1 by {schedule.excess[-1]:.4g}"
         )

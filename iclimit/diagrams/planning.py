@@ -18,7 +18,7 @@ from iclimit.simulate.pretraining.cell_cost import (
     free_memory,
     largest_dimension,
 )
-from iclimit.words import SIZES, TIMES, in_units
+from iclimit.words import SIZES, TIMES, counted, in_units
 
 # Functions that simulate runs; the other cells are predictions.
 SIMULATED = (simulate_errors, sample)
@@ -72,7 +72,7 @@ class Plan:
             return (
                 f"{head} at most, {self.on_gpu} on the GPU with {memory} in each, {rest}; {fits}"
             )
-        workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
+        workers = counted(self.workers, "process", "processes")
         return f"{head} and {memory} in each of {workers}; {fits}"
 
 

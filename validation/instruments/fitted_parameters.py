@@ -16,6 +16,7 @@ from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
 from iclimit.validation.instruments.fitting import Solution
 from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile
+from iclimit.words import counted
 
 # Powers of ten that numbers are written out with.
 LEAST_POWER = -3
@@ -213,7 +214,7 @@ class ParameterFit(Result):
     @property
     def conclusions(self) -> list[str]:
         """Whether the parameters explain the table, and what is not told apart."""
-        words = f"{len(self.parameters)} parameter{'s' if len(self.parameters) > 1 else ''}"
+        words = counted(len(self.parameters), "parameter")
         head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
         what = "the theory explains" if self.holds else "no values explain"
         verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"

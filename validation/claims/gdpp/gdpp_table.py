@@ -22,13 +22,14 @@ from iclimit.validation.claim import Claim, Effort, Rows, bound, call, judged, m
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
 from iclimit.validation.claims.gdpp.tables import GDPP, describe_starts
-from iclimit.validation.claims.gdpp.trained import Trained, layer_count, published_row
+from iclimit.validation.claims.gdpp.trained import Trained, published_row
 from iclimit.validation.reference.noise_levels import (
     SIZE,
     baselines,
     published_error,
     published_table,
 )
+from iclimit.words import counted
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.
@@ -74,7 +75,7 @@ def rows(effort: Effort) -> Rows:
     """Trained models, the published losses, the floor and the minima."""
     models = GDPP.trained(effort)
     for (law, layers), model in models.items():
-        where = f"{layer_count(layers)}, {law}"
+        where = f"{counted(layers, 'layer')}, {law}"
         if (law, layers) == UNREACHED:
             yield note(call(describe_unreached, model))
         elif (law, layers) not in BELOW_BOUND:

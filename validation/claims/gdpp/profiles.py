@@ -27,8 +27,9 @@ from iclimit.validation.claims.gdpp.given_inputs import (
     losses_given_inputs,
 )
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
-from iclimit.validation.claims.gdpp.trained import Trained, layer_count
+from iclimit.validation.claims.gdpp.trained import Trained
 from iclimit.validation.reference.noise_levels import SIZE, baselines
+from iclimit.words import counted
 
 # Highest noise level for which the baselines are tuned.
 HIGHEST_NOISE = 5
@@ -93,7 +94,7 @@ def draw(
         for layers, colour in zip(range(2, 5), colours, strict=False):
             if (table.kind, layers) in models:
                 model = models[table.kind, layers]
-                label = f"{model.kind}, {layer_count(layers)}"
+                label = f"{model.kind}, {counted(layers, 'layer')}"
                 draw_estimates(right, model.levels, model.profile, colour, fmt=style, label=label)
     for ax in (left, right):
         ax.set_ylim(-0.02, 1.15)

@@ -24,9 +24,9 @@ from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.statement import Derived
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, mean, note, run
-from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.reference import read_reference
 from iclimit.validation.reference.layers import draw_bands, published_layers
+from iclimit.words import counted
 
 # Dimension of the published inputs.
 DIM = 5
@@ -161,7 +161,7 @@ def draw(figure: Figure) -> None:
     losses.plot(list(two), next_best, "--", color=COLOURS[1], linewidth=0.8)
     for layers, colour in zip(range(1, 6), COLOURS, strict=False):
         bands = published_layers("linear", layers)
-        style = {"label": layer_count(layers), "markersize": 3, "capsize": 0}
+        style = {"label": counted(layers, "layer"), "markersize": 3, "capsize": 0}
         draw_bands(losses, bands, [*bands], colour, **style)
     losses.set_ylim(1e-16, 3)
     finish(losses, "context length $N$", "loss (half the square)", log="y", legend="")

@@ -12,7 +12,6 @@ from iclimit.validation.claims.gdpp.trained import (
     NAMES,
     Trained,
     as_published,
-    layer_count,
     published_row,
     train_model,
 )
@@ -23,6 +22,7 @@ from iclimit.validation.reference.noise_levels import (
     baselines,
     published_table,
 )
+from iclimit.words import counted
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).
@@ -221,7 +221,7 @@ def draw_table(
             ax.plot(print_of, place, "x", color="0.2", markersize=8)
             if bound and (least := baselines(noise_law).constant) > 0:
                 ax.plot(least, place, "|", color="0.5", markersize=14)
-            names.append(f"{noise_law.replace(':', ' ')}, {layer_count(layers)}")
+            names.append(f"{noise_law.replace(':', ' ')}, {counted(layers, 'layer')}")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     title = f"{NAMES[kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"

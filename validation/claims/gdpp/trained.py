@@ -25,6 +25,7 @@ from iclimit.validation.reference.noise_levels import (
     published_table,
 )
 from iclimit.validation.rows import Later, Row, bound, call
+from iclimit.words import counted
 
 # Names of the kinds in the published table.
 NAMES = {"gd++": "GD++", "diag": "Diag", "axial": "Full"}
@@ -86,7 +87,7 @@ class Trained:
     @property
     def label(self) -> str:
         """Number of layers and noise law in words."""
-        return f"{layer_count(self.model.depth)}, {self.noise_law}"
+        return f"{counted(self.model.depth, 'layer')}, {self.noise_law}"
 
     @property
     def arrived(self) -> int:
@@ -180,7 +181,7 @@ def profile_of(fresh: HeldOutLosses) -> dict[str, Any]:
 
 def published_row(kind: str, noise_law: str, layers: int, model: Later) -> Row:
     """A trained model must not exceed the published loss."""
-    label = f"{NAMES[kind]}, {layer_count(layers)}, {noise_law}: at most the published"
+    label = f"{NAMES[kind]}, {counted(layers, 'layer')}, {noise_law}: at most the published"
     loss = published_table()[NAMES[kind], layers, noise_law]
     return bound(label, loss, call(as_published, model), degrees=math.inf)
 
@@ -198,8 +199,3 @@ def as_published(model: Trained) -> Estimate:
     spread = model.spread * loss / max(ours.mean, loss)
     total = math.hypot(error, published_error(loss, model.noise_law, spread))
     return Estimate(ours.mean, total, ours.repeats)
-
-
-def layer_count(layers: int) -> str:
-    """Number of layers in words."""
-    return "1 layer" if layers == 1 else f"{layers} layers"

@@ -35,7 +35,7 @@ from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
-from iclimit.validation.claims.gdpp.trained import layer_count
+from iclimit.words import counted
 
 # Size of the contexts, and law of the inputs.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
@@ -234,7 +234,7 @@ def compare_pairs(pairs: Pairs, excess: float) -> Iterator[Comparison]:
         if not good:
             yield Comparison(f"no trained networks of {layers}", 1.0, np.inf, 0.0)
         for repeat, pair in good.items():
-            where = f"{layer_count(layers)}, seed {repeat}"
+            where = f"{counted(layers, 'layer')}, seed {repeat}"
             gain = ratio(pair.difference, -pair.normalised.mean)
             label = f"loss without over loss with normalisation, {where}"
             yield compare(label, 1.0, gain, upper_bound=True)
@@ -260,7 +260,7 @@ def describe(pairs: Pairs, training: dict[int, dict[str, Any]]) -> list[str]:
         )
         count = f"{len(own) - len(good)} of {len(own)} seeds failed"
         steps = training[layers]["steps"]
-        lines.append(f"{layer_count(layers)} after {steps} steps, {count}: {losses}.")
+        lines.append(f"{counted(layers, 'layer')} after {steps} steps, {count}: {losses}.")
     return [
         *lines,
         "Two layers are still in training: they are compared after as many steps, without a "
@@ -297,7 +297,7 @@ def draw(figure: Figure, pairs: Pairs) -> None:
         for repeat, pair in own.items():
             ends = (pair.plain, pair.normalised)
             for name, colour, losses, end in zip(names, COLOURS, pair.losses, ends, strict=False):
-                label = f"{layer_count(layers)}, {name}" if not repeat else None
+                label = f"{counted(layers, 'layer')}, {name}" if not repeat else None
                 line = "-" if layers == 1 else "--"
                 draw_training(ax, losses, colour, points=25, linestyle=line, label=label)
                 draw_estimates(ax, [(1.03 + 0.02 * repeat) * len(losses)], [end], colour)

@@ -15,6 +15,7 @@ from iclimit.validation.instruments.curves.rows import CurveRow, null_plateaus
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory
 from iclimit.verdict import Verdict
+from iclimit.words import counted
 
 # How often half-drops of true curves count as early or late together.
 TOGETHER = 3e-3
@@ -90,8 +91,7 @@ class CurveVerdict(Verdict):
     @property
     def sentence(self) -> str:
         """The verdict in words, and the number of curves."""
-        curves = f"{self.curves} curves" if self.curves > 1 else f"{self.curves} curve"
-        return f"{SENTENCES[self.kind]} ({curves})"
+        return f"{SENTENCES[self.kind]} ({counted(self.curves, 'curve')})"
 
 
 def judge_curves(

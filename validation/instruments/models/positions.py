@@ -36,7 +36,7 @@ from iclimit.validation.instruments.models.model import Answering, Model, ask_al
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 from iclimit.validation.instruments.models.sections import LAW, Section
 from iclimit.validation.instruments.ratios import z_of
-from iclimit.words import measured
+from iclimit.words import counted, measured
 
 # Contexts of each length to which rates are fitted where no theory gives them.
 FITTED_CONTEXTS = 500
@@ -142,7 +142,7 @@ class Impossible:
 def impossible_sentence(rows: Sequence[Impossible]) -> str:
     """The errors below the least possible ones, and what usually causes them."""
     first = rows[0]
-    count = "1 example" if first.examples == 1 else f"{first.examples} examples"
+    count = counted(first.examples, "example")
     others = [str(row.examples) for row in rows[1:]]
     listed = ", ".join(others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
     further = f" (so are those with {listed})" if others else ""

@@ -48,6 +48,7 @@ from iclimit.validation.instruments.plan.questions import (
 from iclimit.validation.instruments.runs.fitting import FREE, check_of_sequences
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
+from iclimit.words import counted
 
 # Unknowns of which larger values are better.
 UPWARDS = ("power", "significance")
@@ -391,7 +392,7 @@ class RunPlan(Result):
         """What the best proposal promises."""
         best = self.best
         single = best.repeats == 1
-        runs = f"{best.repeats} run" if single else f"{best.repeats} runs"
+        runs = counted(best.repeats, "run")
         if best.design.runs > 1:
             runs += " of each setting"
         runs += f" at d = {best.dim}"

@@ -48,7 +48,7 @@ from iclimit.validation.instruments.models.positions import (
 from iclimit.validation.instruments.models.sections import LINEAR_LAW
 from iclimit.validation.instruments.positions.reading import PositionCurve, read_position_curves
 from iclimit.verdict import Verdict
-from iclimit.words import measured, percent
+from iclimit.words import counted, measured, percent
 
 # Distance of the number of examples to the dimension within which squared errors of least squares
 # on noisy labels have no third moment, so that the mean of a thousand is not normal: the inverse
@@ -422,8 +422,7 @@ def _without_gaps(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _label(curve: PositionCurve, examples: int) -> str:
-    count = "1 example" if examples == 1 else f"{examples} examples"
-    return f"{curve.name}, {count}"
+    return f"{curve.name}, {counted(examples, 'example')}"
 
 
 def _verdict(curves: Sequence[PositionCurve], theory: Theory) -> Verdict | None:

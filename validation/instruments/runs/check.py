@@ -38,7 +38,7 @@ from iclimit.validation.instruments.runs.predictions import Prediction, Theory, 
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.validation.instruments.runs.table import COLUMNS, read_runs
 from iclimit.verdict import Verdict
-from iclimit.words import percent, z_score
+from iclimit.words import counted, percent, z_score
 
 TASK_SETS = ("many", "one")
 
@@ -218,7 +218,7 @@ class RunCheck(Result):
     def _summary(self) -> Iterator[str]:
         """Lines on chi-square, the distribution of z and what would have been noticed."""
         total = self.chi_square
-        errors = "1 error" if total.count == 1 else f"{total.count} errors"
+        errors = counted(total.count, "error")
         yield (
             f"chi-square {total.value:.1f} for {errors} "
             f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
@@ -634,7 +634,7 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         yield "The penalty of ridge regression is the best one, the noise variance."
     lacking = [row for row in rows if any(row.run.lacks_error_bar(name) for name in row.judged)]
     if lacking:
-        which = "1 row" if len(lacking) == 1 else f"{len(lacking)} rows"
+        which = counted(len(lacking), "row")
         scatter = "the scatter of runs with exact test errors"
         yield f"The error bars of {which} are predicted: {scatter}."
     two = [
