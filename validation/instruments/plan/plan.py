@@ -45,9 +45,9 @@ from iclimit.validation.instruments.plan.questions import (
     Terms,
     second_of,
 )
-from iclimit.validation.instruments.runs.fitting import FREE, check_of_sequences
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
+from iclimit.validation.instruments.runs.run_model import FREE, check_of_sequences
 from iclimit.words import counted
 
 # Unknowns of which larger values are better.

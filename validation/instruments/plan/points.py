@@ -24,13 +24,9 @@ from iclimit.simulate.pretraining.cell_cost import (
     count_operations,
 )
 from iclimit.validation.instruments.plan.durations import descent_operations
+from iclimit.validation.instruments.runs.limits import limit_errors
 from iclimit.validation.instruments.runs.measured import MEASURED, OF_LOSS, SIZES, MeasuredRun
-from iclimit.validation.instruments.runs.predictions import (
-    Prediction,
-    Theory,
-    limit_errors,
-    predict,
-)
+from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 
 # Law of the tests, where it is not that of the pretraining.
 TESTS = ("test_alpha", "test_rho")

@@ -31,10 +31,11 @@ from iclimit.validation.instruments.runs.judgement import (
     compare_run,
     verdict,
 )
+from iclimit.validation.instruments.runs.limits import limits
 from iclimit.validation.instruments.runs.measured import ACCURACY, MEASURED, MeasuredRun
 from iclimit.validation.instruments.runs.positions import position_hints
 from iclimit.validation.instruments.runs.possible import Impossible, impossible_errors
-from iclimit.validation.instruments.runs.predictions import Prediction, Theory, limits, predict
+from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.validation.instruments.runs.table import COLUMNS, read_runs
 from iclimit.verdict import Verdict

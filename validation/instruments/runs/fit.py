@@ -14,17 +14,10 @@ from iclimit.results import PlainRows
 from iclimit.validation.instruments.fitted_parameters import ParameterFit, Stated, check_free
 from iclimit.validation.instruments.least_squares import values_and_slopes
 from iclimit.validation.instruments.runs.check import read_with_theory
-from iclimit.validation.instruments.runs.fitting import (
-    FREE,
-    LIMIT,
-    Measurements,
-    RunModel,
-    check_of_sequences,
-    fit_model,
-    predictors,
-)
+from iclimit.validation.instruments.runs.fitting import Measurements, fit_model, predictors
 from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED
 from iclimit.validation.instruments.runs.predictions import predict
+from iclimit.validation.instruments.runs.run_model import FREE, LIMIT, RunModel, check_of_sequences
 
 # Where the search begins for free parameters that the table does not have.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}

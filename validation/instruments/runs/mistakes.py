@@ -18,7 +18,6 @@ from scipy.special import ndtri
 from iclimit.notation import size_of
 from iclimit.simulate.pretraining.variants import Variant
 from iclimit.validation.instruments.explaining import Mistake
-from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.label_mistakes import (
     ACCURACY_OUTCOMES,
     AVERAGES,
@@ -31,6 +30,7 @@ from iclimit.validation.instruments.runs.label_mistakes import (
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.positions import position_mistakes
 from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
+from iclimit.validation.instruments.runs.run_model import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.scatter import ScatterRatio
 from iclimit.validation.instruments.runs.training_mistakes import (
     TRAINED,
@@ -78,7 +78,7 @@ class RunMistake(Mistake):
     outcome : callable, optional
         What was reported instead of the errors.
     free : str
-        Parameter whose value is fitted (`fitting.FREE`), if one is.
+        Parameter whose value is fitted (`run_model.FREE`), if one is.
     bars : callable, optional
         From a run to one with the true error bars.
     one_set : bool, optional

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from iclimit.validation.instruments.least_squares import LEVELS
-from iclimit.validation.instruments.runs.fitting import RunModel, limit_changes, limit_changes_of
 from iclimit.validation.instruments.runs.judgement import RowDeviation
 from iclimit.validation.instruments.runs.measured import MEASURED, MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import RunMistake
 from iclimit.validation.instruments.runs.predictions import Prediction
+from iclimit.validation.instruments.runs.run_model import RunModel, limit_changes, limit_changes_of
 from iclimit.validation.instruments.runs.trials import (
     DOUBT_OF_LIMITS,
     DOUBT_OF_MOVE,

@@ -10,14 +10,10 @@ import numpy as np
 from iclimit.asymptotics.pretraining import effective_labels
 from iclimit.comparison import Comparison
 from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run
+from iclimit.validation.instruments.runs.limits import limit_errors
 from iclimit.validation.instruments.runs.measured import ACCURACY, ATTENTION, MeasuredRun
 from iclimit.validation.instruments.runs.mistakes import RunMistake
-from iclimit.validation.instruments.runs.predictions import (
-    Prediction,
-    Theory,
-    limit_errors,
-    predict,
-)
+from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 from iclimit.validation.instruments.runs.simulated import (
     FEW_SIMULATED,
     MANY_SIMULATED,

@@ -11,14 +11,10 @@ from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spre
 from iclimit.experiment import Experiment
 from iclimit.results import Estimate
 from iclimit.validation.instruments.fitted_parameters import check_free
-from iclimit.validation.instruments.runs.fitting import (
-    FREE,
-    RunModel,
-    forecast_precision,
-    measurements,
-)
+from iclimit.validation.instruments.runs.fitting import forecast_precision, measurements
 from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory, predict
+from iclimit.validation.instruments.runs.run_model import FREE, RunModel
 
 SIZES = {"dim": 16, "context": 32, "tasks": math.inf, "prompts": 500}
 RUN = MeasuredRun((1,), Experiment.of(**SIZES, rho=0.2, ridge=0.1), errors={}, runs=8)
