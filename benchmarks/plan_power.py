@@ -25,8 +25,8 @@ import numpy as np
 from iclimit import plan_runs
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.tables import aligned
-from iclimit.validation.instruments.plan.plan import Proposal
 from iclimit.validation.instruments.plan.points import PlannedRun
+from iclimit.validation.instruments.plan.proposals import Proposal
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 RANDOM_OUTPUT = Path(__file__).with_name("random_plans.txt")

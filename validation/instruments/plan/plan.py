@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import os
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from iclimit.checks import by_name, check_arguments, check_choice, check_integers, given
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels, write_headline
+from iclimit.checks import by_name, check_choice, check_integers, given
 from iclimit.experiment import Experiment, Point
-from iclimit.notation import PARAMETERS
 from iclimit.problem import TASK_LAWS
-from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND
-from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.instruments.fitted_parameters import check_free
 from iclimit.validation.instruments.plan.durations import duration_notes
 from iclimit.validation.instruments.plan.points import (
@@ -35,20 +26,18 @@ from iclimit.validation.instruments.plan.points import (
     run_at,
     task_law_of,
 )
+from iclimit.validation.instruments.plan.proposals import Goal, Proposal, RunPlan
 from iclimit.validation.instruments.plan.questions import (
     LISTS,
     QUESTIONS,
     SWEEP,
     Against,
-    Contrast,
-    Design,
     Terms,
     second_of,
 )
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
 from iclimit.validation.instruments.runs.run_model import FREE, check_of_sequences
-from iclimit.words import counted
 
 # Unknowns of which larger values are better.
 UPWARDS = ("power", "significance")
@@ -79,367 +68,6 @@ SEQUENCES_NOTE = (
     "Prompts are sequences of one example more than context, trained on all positions from "
     "first_position on."
 )
-
-# Standard errors by which the effect is shown, unless another number is given.
-SIGNIFICANCE = 5.0
-
-# Probability with which the runs show the effect, unless another one is given.
-POWER = 0.95
-
-# Number of runs with skewed errors from which on their mean is nearly normal.
-FEWEST = 10
-
-# Effects among which the least one is searched for.
-EFFECTS = np.geomspace(1e-4, 10, 1000)
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What is fixed, as of `plan_runs`; what is None is computed, or has its default."""
-
-    question: str
-    effect: float | None
-    significance: float | None
-    power: float | None
-    repeats: int | None
-    max_cost: float | None
-
-    def __post_init__(self) -> None:
-        check_choice("question", self.question, QUESTIONS)
-        numbers = vars(self).items()
-        check_arguments(**given({name: value for name, value in numbers if name != "question"}))
-
-    @cached_property
-    def unknown(self) -> str:
-        """What is computed.
-
-        Raises
-        ------
-        ValueError
-            If too much or too little is given.
-        """
-        question = self.question
-        free = QUESTIONS[question].takes_effect
-        interval = QUESTIONS[question].interval
-        if self.effect is not None and not free:
-            raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
-        if self.significance is not None and interval:
-            raise ValueError(f"significance must be left out, got {self.significance!r}")
-        if self.repeats is not None and self.max_cost is not None:
-            raise ValueError("repeats or max_cost must be left out: each fixes the other")
-        if self.repeats is None and self.max_cost is None:
-            if free and self.effect is None:
-                raise ValueError(
-                    f"one of effect, repeats and max_cost must be given for {question}, such as "
-                    "effect=0.05, which is 5 %, or repeats=20 (--effect 0.05, --repeats 20)"
-                )
-            return "repeats"
-        if free and self.effect is None:
-            return "effect"
-        names = ("power", "significance")[: 1 if interval else 2]
-        if missing := [name for name in names if getattr(self, name) is None]:
-            return missing[0]
-        raise ValueError("power must be left out: the number of runs and the effect fix it")
-
-    def proposal(self, design: Design) -> Proposal:
-        """Proposal of a design that reaches the goal.
-
-        Raises
-        ------
-        NotProposed
-            If none does.
-        """
-        z = self.significance or SIGNIFICANCE
-        power = self.power or POWER
-        repeats = self._repeats(design, z, power)
-        effect = self.effect
-        if self.unknown == "effect":
-            effect = _least_effect(design, repeats, z, power)
-        contrast = design.contrast(effect)
-        if self.unknown == "significance":
-            z = contrast.significance(repeats, power)
-        else:
-            power = contrast.power(repeats, z)
-        if effect is None:
-            point = design.points[0]
-            effect = contrast.change / float(point.prediction.mean[int(point.quantity == "idg")])
-        return Proposal(design, contrast, repeats, effect, z, power, design.skewed)
-
-    def _repeats(self, design: Design, z: float, power: float) -> int:
-        """Runs of each setting."""
-        fewest = max(FEWEST if design.skewed else 0, design.heavy)
-        if self.unknown == "repeats":
-            needed = design.contrast(self.effect).least_repeats(z, power)
-            if needed is None:
-                raise NotProposed("the prediction is not sharp enough for any number of runs")
-            return max(needed, fewest)
-        repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
-        if not repeats:
-            raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
-        if design.heavy and repeats < fewest:
-            tail = "the errors of single runs have a heavy tail"
-            raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
-        return repeats
-
-
-def _least_effect(design: Design, repeats: int, z: float, power: float) -> float:
-    """The least effect that so many runs notice."""
-    place = bisect_left(
-        EFFECTS, True, key=lambda effect: design.contrast(effect).power(repeats, z) >= power
-    )
-    if place == len(EFFECTS):
-        raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
-    return float(EFFECTS[place])
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Runs at one size that answer the question.
-
-    Attributes
-    ----------
-    design : Design
-        The runs.
-    contrast : Contrast
-        Contrast of their errors.
-    repeats : int
-        Runs of each setting.
-    effect : float
-        Relative change that is noticed: of the error, or of the place of a transition.
-    significance, power : float
-        Standard errors, and probability of the right answer.
-    skewed : bool
-        Whether errors of single runs are skewed.
-    """
-
-    design: Design
-    contrast: Contrast
-    repeats: int
-    effect: float
-    significance: float
-    power: float
-    skewed: bool
-
-    @property
-    def dim(self) -> int:
-        """Dimension."""
-        return int(self.design.points[0].run.sizes["dim"])
-
-    @property
-    def cost(self) -> float:
-        """Cost of all runs."""
-        return self.repeats * self.design.cost
-
-    def row(self) -> dict[str, Any]:
-        """Row of the table; sizes that differ between the settings are left out."""
-        points = self.design.points
-        contrast = self.contrast
-        sizes = [point.run.sizes.items() for point in points]
-        numbers = dict(pair for pair in sizes[0] if all(pair in size for size in sizes))
-        numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
-        numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
-        numbers |= {} if contrast.interval else {"significance": self.significance}
-        if self.design.forecast:
-            errors = self.design.forecast(self.repeats).standard_errors
-            numbers |= {f"{name}_se": error for name, error in errors.items()}
-        return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
-
-
-@dataclass(frozen=True, repr=False)
-class RunPlan(Result):
-    """Runs that answer a question, the cheapest first (`plan_runs`).
-
-    Attributes
-    ----------
-    question : str
-        What was asked.
-    proposals : list of Proposal
-        Sizes with the number of their repeats.
-    unit : str
-        Unit of the cost.
-    along : str
-        Parameter of the sweep of a transition; otherwise empty.
-    notes : list of str
-        What was assumed, and which sizes are not proposed and why.
-    """
-
-    question: str
-    proposals: list[Proposal]
-    unit: str
-    along: str
-    notes: list[str]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Proposals, the best first."""
-        return [proposal.row() for proposal in self.proposals]
-
-    @property
-    def best(self) -> Proposal:
-        """The first proposal.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
-        if not self.proposals:
-            raise ValueError(" ".join(["no size is proposed.", *self.notes]))
-        return self.proposals[0]
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Runs of the best proposal as a table.
-
-        It has the errors that are expected, with their standard errors, in columns that
-        `check_runs` reads: replace them by what you measure.
-        """
-        best = self.best
-        return [
-            {
-                **point.run.arguments,
-                **({"runs": best.repeats} if best.repeats > 1 else {}),
-                point.quantity: point.mean,
-                f"{point.quantity}_se": math.sqrt(point.variance / best.repeats),
-            }
-            for point in best.design.points
-        ]
-
-    def write_runs(self, path: str | os.PathLike) -> None:
-        """Write the table of runs to a file that ends in .csv or .json."""
-        write_rows(path, self.runs())
-
-    @property
-    def commands(self) -> list[str]:
-        """Lines of Python that make the runs of the best proposal here."""
-        best = self.best
-        lines = []
-        for number, point in enumerate(best.design.points):
-            seed = 0 if best.design.paired else number
-            numbers = point.run.arguments
-            drawn = f"repeats={best.repeats!r}, rng={seed!r}"
-            if point.run.in_course:
-                made = f"iclimit.Experiment.of({_written(numbers)})"
-                lines.append(f"iclimit.sample({made}, {drawn}).{point.quantity}")
-            else:
-                text = f"{_written(numbers)}, {drawn}"
-                lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
-        return lines
-
-    def draw(self, ax: Axes) -> None:
-        """Draw the power of each size against the cost of its runs, the proposal as a point."""
-        for number, proposal in enumerate(
-            sorted(self.proposals, key=lambda proposal: proposal.dim)
-        ):
-            colour = COLOURS[number % len(COLOURS)]
-            repeats = np.geomspace(1, 4 * proposal.repeats, 200)
-            powers = [proposal.contrast.power(count, proposal.significance) for count in repeats]
-            style = "-" if number < len(COLOURS) else "--"
-            ax.plot(
-                repeats * proposal.design.cost,
-                powers,
-                style,
-                color=colour,
-                label=f"{proposal.dim}",
-            )
-            ax.plot(proposal.cost, proposal.power, "o", color=colour, markersize=5)
-        ax.set_ylim(-0.03, 1.05)
-        words = f"cost of all runs [{self.unit}]", "probability of success"
-        finish(ax, *words, log="x", legend="dimension; points: proposed runs")
-
-    def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
-        """Draw power against cost, and the theories by dimension or along a transition."""
-        left, right = panels(figure, 2, width=9.6, height=4.3)
-        write_headline(figure, self.sentence)
-        self.draw(left, **line)
-        best = self.best
-        other = QUESTIONS[self.question].other
-        quantity = best.design.points[0].quantity
-        error = "task_gap" if quantity == "gap" else f"{quantity}_error"
-        if self.along:
-            x = [point.ratios[self.along] for point in best.design.points]
-            _draw_theories(right, x, [(best, number) for number in range(len(x))], other)
-            finish(right, self.along, error, log="x", legend=f"d = {best.dim}")
-            return [left, right]
-        ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
-        if QUESTIONS[self.question].takes_free:
-            _draw_forecast(right, [proposal.row() for proposal in ordered])
-        else:
-            _draw_theories(
-                right,
-                [proposal.dim for proposal in ordered],
-                [(proposal, 0) for proposal in ordered],
-                other,
-            )
-            finish(right, "dim", error, legend="with the repeats proposed")
-        right.locator_params(axis="x", integer=True)
-        return [left, right]
-
-    def __str__(self) -> str:
-        """Table of the proposals, the runs of the best one, and what was assumed."""
-        if not self.proposals:
-            return "\n".join(self.conclusions)
-        rows = self.rows()
-        named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
-        lines = [[_in_table(value) for value in row.values()] for row in rows]
-        return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
-
-    @property
-    def conclusions(self) -> list[str]:
-        """What the best proposal promises, and what was assumed."""
-        return [self.sentence if self.proposals else "No size is proposed.", *self.notes]
-
-    @property
-    def sentence(self) -> str:
-        """What the best proposal promises."""
-        best = self.best
-        single = best.repeats == 1
-        runs = counted(best.repeats, "run")
-        if best.design.runs > 1:
-            runs += " of each setting"
-        runs += f" at d = {best.dim}"
-        question = QUESTIONS[self.question]
-        what = question.promise.format(
-            s="s" if single else "",
-            effect=f"{100 * best.effect:.3g} %",
-            z=f" at {best.significance:.3g}σ",
-            along=self.along,
-        )
-        promised = f"{100 * best.power:.1f} %"
-        chance = f"probability {promised}" if question.interval else f"{promised} power"
-        return f"{runs} {what} with {chance}."
-
-
-def _draw_forecast(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the expected errors of fitted parameters by dimension."""
-    names = [name for name in rows[0] if name.endswith("_se")]
-    for name, colour in zip(names, COLOURS, strict=False):
-        errors = [row[name] for row in rows]
-        symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
-        label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
-        ax.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
-    finish(ax, "dim", "relative standard error of the fit", legend="")
-
-
-def _draw_theories(
-    ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]], other: str
-) -> None:
-    """Draw what two theories say of the points, with the error bars of the repeats proposed."""
-    points = [proposal.design.points[number] for proposal, number in places]
-    bars = [
-        math.sqrt(point.variance / proposal.repeats)
-        for point, (proposal, _) in zip(points, places, strict=True)
-    ]
-    others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
-    draw_points(
-        ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="expected"
-    )
-    ax.plot(x, others, "--", color=COLOURS[1], label=other)
-
-
-def _in_table(value: object) -> str:
-    """Entry of the printed table."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    return entry(value, 3)
 
 
 def plan_runs(
@@ -615,14 +243,6 @@ def plan_runs(
     sign = -1 if goal.unknown in UPWARDS else 1
     proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
     return RunPlan(question, proposals, unit, along, notes)
-
-
-def _written(numbers: Mapping[str, Any]) -> str:
-    """Arguments as Python has them."""
-    return ", ".join(
-        f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
-        for name, value in numbers.items()
-    )
 
 
 def _sizes(run: Point | Experiment | None, dim: int | Sequence[int] | None) -> list[int]:
