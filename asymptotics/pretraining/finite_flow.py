@@ -31,14 +31,13 @@ since a flow of time t learns about what this ridge does.  That tasks share prom
 between two ridges: errors are multiplied by what it changes at :math:`\lambda + .6/t`.
 
 **Steps.**  Gradient descent is a mixture of the same ridge regressions on another contour
-(`iclimit.asymptotics.pretraining.training_contours`), which must enclose the spectrum of S.  Its
-largest value is that of :math:`x(1 + T(x))`, :math:`T = \frac dn\sum_j g_j/(x - g_j)`, at its
-minimum over :math:`x > \max g`.  A prompt whose features have r times the mean squared norm adds
-an eigenvalue :math:`x(1 + T)` at :math:`T = 1/(r - 1)`, if this is beyond the others.  The norm of
-the heaviest of n prompts is that of a lognormal law with the variance of :math:`|x_q|^2 |h|^2`.
-For shared prompts the time of descent is that of the flow which starts alike.  Leverages are
-taken on its own contour: heavy prompts are learnt first, and momentum carries them too far.
-Prompts that are heavier than the heaviest of a run in a hundred are left out.
+(`iclimit.asymptotics.pretraining.training_contours`), which must enclose the spectrum of S
+(`iclimit.asymptotics.pretraining.effective_ridges`); a heavy prompt adds an eigenvalue to it.  The
+norm of the heaviest of n prompts is that of a lognormal law with the variance of
+:math:`|x_q|^2 |h|^2`.  For shared prompts the time of descent is that of the flow which starts
+alike.  Leverages are taken on its own contour: heavy prompts are learnt first, and momentum
+carries them too far.  Prompts that are heavier than the heaviest of a run in a hundred are left
+out.
 
 **Inputs of a covariance** :math:`\Sigma/d` give features of the eigenvalues
 :math:`\sigma_i g_a/d`, as in `iclimit.asymptotics.pretraining.deterministic_equivalent`.  Sums
@@ -56,23 +55,24 @@ a flow of the time t with the decay :math:`\lambda` is one of :math:`c^2 t` with
 
 from __future__ import annotations
 
-import cmath
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
-from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
     SummaryLaw,
     leverages,
     quadratic_form_variance,
     undefined_in_float64,
+)
+from iclimit.asymptotics.pretraining.effective_ridges import (
+    followed_ridges,
+    largest_eigenvalue,
+    real_ridge,
 )
 from iclimit.asymptotics.pretraining.finite_size import (
     KNOWN,
@@ -82,10 +82,8 @@ from iclimit.asymptotics.pretraining.finite_size import (
     predicted_errors,
     read_run,
 )
-from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.training_contours import Branch, descent_contour, flow_contour
 from iclimit.asymptotics.pretraining.training_time import CLOSE, MOST_NEWTON_STEPS
-from iclimit.asymptotics.searches import find_roots
 from iclimit.checks import Seed
 from iclimit.experiment import Descent, Experiment, Flow, Ridge, check_loss
 from iclimit.prediction import Prediction
@@ -115,9 +113,6 @@ STABLE = 0.5
 # Share of runs whose heaviest prompt may make steps unstable.  At d = 12 and 16 the largest
 # eigenvalues of 40 runs each of seven kinds were 0.9 to 1.3 times those that follow from it.
 UNSTABLE_RUNS = 0.01
-
-# Range of the logarithm of x / max g - 1 in which the largest eigenvalue is looked for.
-_ABOVE = (-20.0, 20.0)
 
 
 @blas_threads_by_dim
@@ -383,7 +378,7 @@ def _mixture(flow: Flowing, prompts: PromptLaw) -> Mixture:
     variances = flow.features.variances.ravel()
     if isinstance(training, Flow) and math.isinf(training.time):
         z = np.zeros(1)
-        xi = np.array([_real_root(training.ridge, variances, flow.share)])
+        xi = np.array([real_ridge(training.ridge, variances, flow.share)])
         weights = np.ones(1)
     else:
         branches = _contour(flow)
@@ -548,39 +543,6 @@ def heaviest_prompt(flow: Flowing) -> float:
     return math.exp(-spread * float(ndtri(UNSTABLE_RUNS / flow.prompts)) - spread**2 / 2)
 
 
-def largest_eigenvalue(g: np.ndarray, share: float, heaviest: float = 1.0) -> float:
-    """Largest eigenvalue of S for summaries of these second moments (module docstring).
-
-    ``heaviest`` is the squared norm of the features of one of the prompts, over its mean.
-    """
-    top = float(np.max(g))
-
-    def excess(logarithm: float) -> float:
-        return share * float(np.sum(g / (top * (1 + math.exp(logarithm)) - g)))
-
-    def bound(logarithm: float) -> float:
-        return top * (1 + math.exp(logarithm)) * (1 + excess(logarithm))
-
-    edge = minimize_scalar(bound, bounds=_ABOVE, method="bounded")
-    if (heaviest - 1) * excess(edge.x) <= 1:
-        return float(edge.fun)
-    outside = brentq(lambda place: (heaviest - 1) * excess(place) - 1, edge.x, _ABOVE[1])
-    return bound(outside)
-
-
-def followed_ridges(branch: Branch, ridge: float, g: np.ndarray, share: float) -> np.ndarray:
-    """Effective ridges along a part of a contour."""
-    start = branch.start + ridge
-    # Below the spectrum the effective ridge of a real ridge is found from it itself.
-    if start > 0:
-        xis = [complex(_real_root(start, g, share))]
-    else:
-        xis = [_continued(complex(start), complex(start), g, share)]
-    for node in branch.z:
-        xis.append(_continued(xis[-1], complex(node) + ridge, g, share))
-    return np.array(xis[1:])
-
-
 def _integrated(flow: Flowing, mixed: Mixture, prompts: PromptLaw) -> tuple[float, float]:
     """ICL and IDG error of a mixture of ridge regressions."""
     features = flow.features
@@ -622,41 +584,3 @@ def _over_prompts(
     noise = (left * prompts.weight * u * beside) @ others_left.T
     norms = (left * prompts.weight * u**2) @ others_left.T
     return noise / fractions, norms / fractions
-
-
-def _move(xi: Any, z: Any, share: float, first: Any, second: Any) -> Any:
-    """Newton step of log xi, from the sums of g / (g + xi) and of g / (g + xi)^2."""
-    residual = 1 - z / xi - share * first
-    return -residual / (z / xi + share * xi * second)
-
-
-def _real_root(z: float, g: np.ndarray, share: float) -> float:
-    """Effective ridge at a real ridge; 0 without one and with more prompts than features."""
-    if z == 0 and share * len(g) <= 1:
-        return 0.0
-    host = numpy_namespace({})
-    with host.quiet():
-        upper = np.array([ridge_bracket(host, np.array(1 / (share * len(g))), g.mean(), z)])
-    lower = np.array([max(z, 1e-12 * upper[0])])
-    ridge = np.array([z])
-
-    def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:  # noqa: ARG001
-        m = 1 / (g + xi[..., None])
-        return _move(xi, ridge, share, np.sum(g * m, axis=-1), np.sum(g * m**2, axis=-1))
-
-    return float(find_roots(step, lower * (1 - 1e-12), upper * (1 + 1e-12), upper)[0])
-
-
-def _continued(xi: complex, z: complex, g: np.ndarray, share: float) -> complex:
-    """Effective ridge at a complex ridge, near that of a neighbouring one.
-
-    Sums are complex numbers of Python, whose arithmetic is fast: a fit takes some 1e5 steps.
-    """
-    for _ in range(MOST_NEWTON_STEPS):
-        shifted = g + xi
-        shares = g / shifted
-        move = _move(xi, z, share, complex(shares.sum()), complex((shares / shifted).sum()))
-        xi = xi * cmath.exp(move)
-        if abs(move) < CLOSE:
-            return xi
-    raise ArithmeticError(f"the effective ridge was not found in {MOST_NEWTON_STEPS} steps")

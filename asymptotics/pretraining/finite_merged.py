@@ -15,11 +15,8 @@ from functools import partial
 import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
-from iclimit.asymptotics.pretraining.finite_flow import (
-    check_plain,
-    followed_ridges,
-    largest_eigenvalue,
-)
+from iclimit.asymptotics.pretraining.effective_ridges import followed_ridges, largest_eigenvalue
+from iclimit.asymptotics.pretraining.finite_flow import check_plain
 from iclimit.asymptotics.pretraining.finite_size import read_run
 from iclimit.asymptotics.pretraining.merged_training import (
     Learners,

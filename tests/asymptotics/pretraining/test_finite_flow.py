@@ -9,12 +9,12 @@ import iclimit
 from iclimit import Descent, Experiment, Flow, Point, Problem, Ridge
 from iclimit.asymptotics.pretraining import training_errors
 from iclimit.asymptotics.pretraining.deterministic_equivalent import Inputs, equivalent_errors
+from iclimit.asymptotics.pretraining.effective_ridges import largest_eigenvalue
 from iclimit.asymptotics.pretraining.finite_flow import (
     Flowing,
     PromptLaw,
     flow_errors,
     heaviest_prompt,
-    largest_eigenvalue,
     start_covariance,
 )
 from iclimit.asymptotics.pretraining.finite_flow_spread import predicted_flow_spread
@@ -115,22 +115,6 @@ def test_contours_have_the_polynomials_of_descent(momentum, steps):
         for branch in descent_contour(steps, step, momentum)
     )
     np.testing.assert_allclose(found, moved, atol=4e-9 * np.max(moved))
-
-
-def test_the_largest_eigenvalue_is_that_of_a_sample_covariance():
-    rng = np.random.default_rng(0)
-    g = np.array([0.5, 1.0, 3.0])
-    dim = 300
-    prompts = 1500
-    # In the limit features are as good as Gaussian ones.
-    features = rng.standard_normal((prompts, dim, 3)) * np.sqrt(g / dim)
-    sample = features.reshape(prompts, -1)
-    top = np.linalg.eigvalsh(dim / prompts * sample.T @ sample)[-1]
-    assert largest_eigenvalue(g, dim / prompts) == pytest.approx(top, rel=0.02)
-    for heaviest, within in ((1.5, 0.02), (8.0, 0.03)):
-        sample[0] *= math.sqrt(heaviest * np.sum(g) / np.sum(sample[0] ** 2))
-        top = np.linalg.eigvalsh(dim / prompts * sample.T @ sample)[-1]
-        assert largest_eigenvalue(g, dim / prompts, heaviest) == pytest.approx(top, rel=within)
 
 
 @pytest.mark.parametrize(("tau", "alpha", "task_law"), [(0.5, 1, "sphere"), (2, 0.5, "gaussian")])
