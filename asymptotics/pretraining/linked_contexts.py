@@ -60,7 +60,8 @@ from iclimit.asymptotics.pretraining.labels import (
     scaled_label_moments,
 )
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
-from iclimit.asymptotics.pretraining.timed_contexts import Rule, TimedMoments
+from iclimit.asymptotics.pretraining.timed_contexts import Rule
+from iclimit.asymptotics.pretraining.timed_moments import TimedMoments
 from iclimit.links import Link
 from iclimit.scale_laws import ScaleLaw
 

@@ -8,30 +8,8 @@ The task of pair i is :math:`w_i = m_i w + \zeta_i` with the query's task w and 
 :math:`m_i = e^{-\vartheta (\ell + 1 - i)/d}`, :math:`z_{ij} = c_{ij} - m_i m_j` and
 :math:`c_{ij} = e^{-\vartheta |i - j|/d}` is the correlation of two tasks.
 
-**Moments.**  Given all tasks, inputs and labels are jointly Gaussian with
-:math:`E\, y_i x_j = K_{ij} w_i/d` and
-:math:`E\, y_i y_j = K_{ij} \langle w_i, w_j\rangle/d + \rho\, \delta_{ij}`.  Isserlis' theorem
-gives the fourth moments of these, and then averages over :math:`\zeta`.  With
-:math:`\omega = |w|^2/d`, :math:`\beta = \operatorname{tr} B/d`, :math:`p_{ij} = m_i m_j`,
-:math:`o_{ij} = p_{ij} \omega + z_{ij} \beta` and :math:`v_i = o_{ii} + \rho`,
-
-.. math::
-
-   E h &= (a w, b_1), \qquad b_1 = \frac1\ell \sum_i g_i v_i, \\
-   E h_x h_x^\top &= a_2 w w^\top + b I + b_B B, \qquad
-   E h_x h_\eta = e_1 w + e_B B w, \\
-   a_2 &= \sum p_{ij} (1 + K_{ij}^2), \qquad
-   b = d \sum (K_{ij}^2 o_{ij} + \rho\, \delta_{ij}), \qquad b_B = \sum z_{ij} (1 + K_{ij}^2), \\
-   e_1 &= \sum \bigl[m_i v_j + 2 K_{ij}^2 m_j o_{ij} + 2 \rho\, \delta_{ij} m_j\bigr], \\
-   e_B &= \frac2d \sum \bigl[m_j z_{ij} + K_{ij}^2 (m_i z_{jj} + m_j z_{ij})\bigr], \\
-   E h_\eta^2 &= \sum \Bigl[v_i v_j + 2 (K_{ij} o_{ij} + \rho\, \delta_{ij})^2
-   + \bigl(4 p_{ij} z_{ij} + 2 K_{ij}^2 (m_i^2 z_{jj} + m_j^2 z_{ii} + 2 p_{ij} z_{ij})\bigr)
-   \frac{w^\top B w}{d^2} \\
-   &\qquad + 2 \bigl(z_{ij}^2 + K_{ij}^2 (z_{ii} z_{jj} + z_{ij}^2)\bigr)
-   \frac{\operatorname{tr} B^2}{d^2}\Bigr] ,
-
-where a is that of `iclimit.asymptotics.pretraining.gates`.  Sums run over i and j and carry
-:math:`g_i g_j/\ell^2`.
+**Moments** are those of `iclimit.asymptotics.pretraining.timed_moments`, where :math:`o_{ij}` is
+defined.
 
 **Fluctuations.**  Labels are Gaussian with the covariance
 :math:`\Omega = K \circ o + \rho`, up to fluctuations of :math:`\langle w_i, w_j\rangle/d`, which
@@ -71,8 +49,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from iclimit.asymptotics.pretraining.gates import GatedContext, gated_context
-from iclimit.asymptotics.pretraining.summary_moments import TaskMoments
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
+from iclimit.asymptotics.pretraining.timed_moments import Pairs, TimedMoments, timed_moments
 
 # Contexts that are drawn: at most, at least, and pairs in all of them.
 _DRAWS = 16_000
@@ -231,144 +209,15 @@ class TimedContexts:
         return replace(self, correlated_query=False)
 
 
-@dataclass(frozen=True)
-class TimedMoments:
-    r"""Coefficients of the moments of the summary (head, tail), by powers of :math:`\omega`.
-
-    Attributes
-    ----------
-    signal : float
-        E head is so many times w.
-    square, drifted : float
-        Coefficients of w w^T and B in E head head^T.
-    noise : tuple of float
-        That of the identity.
-    mixed : tuple of float
-        Coefficient of w in E head tail.
-    mixed_drifted : float
-        That of B w.
-    tail, tail_square : tuple of float
-        Mean and mean square of the tail.
-    tail_along, tail_drifted : float
-        Coefficients of w^T B w and tr B^2 in the mean square of the tail.
-    """
-
-    signal: float
-    square: float
-    drifted: float
-    noise: tuple[float, float]
-    mixed: tuple[float, float]
-    mixed_drifted: float
-    tail: tuple[float, float]
-    tail_square: tuple[float, float, float]
-    tail_along: float
-    tail_drifted: float
-
-    def tail_mean_square(self, norm: ArrayLike, dim: int, innovation: float) -> np.ndarray:
-        """Mean square of the tail of isotropic innovations for tasks of norms omega."""
-        norm = np.asarray(norm)
-        square = self.tail_square[0] + self.tail_square[1] * norm + self.tail_square[2] * norm**2
-        square = square + self.tail_along * dim * innovation * norm
-        return np.asarray(square + self.tail_drifted * dim * innovation**2)
-
-    def second(self, tasks: TaskMoments, rho: float, innovations: np.ndarray) -> np.ndarray:
-        """E h h^T for moments of tasks, of any leading axes, and the covariance B (d, d)."""
-        d = tasks.second.shape[-1]
-        norm = np.asarray(tasks.label - rho)
-        square = tasks.label_square - 2 * rho * tasks.label + rho**2
-        weighed = tasks.third - rho * tasks.mean
-        G = np.empty((*tasks.second.shape[:-2], d + 1, d + 1))
-        noise = self.noise[0] + self.noise[1] * norm
-        G[..., :d, :d] = self.square * tasks.second + self.drifted * innovations
-        G[..., :d, :d] += noise[..., None, None] * np.eye(d)
-        mixed = self.mixed[0] * tasks.mean + self.mixed[1] * weighed
-        mixed = mixed + self.mixed_drifted * tasks.mean @ innovations
-        G[..., :d, d] = mixed
-        G[..., d, :d] = mixed
-        tail = self.tail_square[0] + self.tail_square[1] * norm + self.tail_square[2] * square
-        along = np.sum(tasks.second * innovations, axis=(-2, -1))
-        tail = tail + self.tail_along * along + self.tail_drifted * np.sum(innovations**2)
-        G[..., d, d] = tail
-        return G
-
-    def cross(self, tasks: TaskMoments, rho: float) -> np.ndarray:
-        """E h w^T, (d + 1, d)."""
-        tail = self.tail[0] * tasks.mean + self.tail[1] * (tasks.third - rho * tasks.mean)
-        return np.vstack([self.signal * tasks.second, tail])
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Matrices over pairs of tokens with a gate, and their gates."""
-
-    gates: np.ndarray
-    kept: np.ndarray
-    kernel: np.ndarray
-    drifted: np.ndarray
-
-    @classmethod
-    def of(cls, contexts: TimedContexts) -> _Pairs:
-        gates = np.array(contexts.gates)
-        ages = np.arange(len(gates), 0, -1)[gates > 0]
-        apart = np.abs(ages[:, None] - ages)
-        rate = contexts.drift / contexts.dim
-        kept = np.exp(-rate * ages)
-        drifted = np.exp(-rate * apart) - kept[:, None] * kept
-        return cls(gates[gates > 0], kept, contexts.kernel[apart], drifted)
-
-
 @lru_cache(maxsize=64)
 def _moments(contexts: TimedContexts) -> TimedMoments:
-    d = contexts.dim
-    rho = contexts.rho
-    beta = contexts.innovation
-    pairs = _Pairs.of(contexts)
-    g = pairs.gates
-    m = pairs.kept
-    z = pairs.drifted
-    K2 = pairs.kernel**2
-    own = np.eye(len(g))
-    first = m[:, None]
-    second = m[None, :]
-    p = first * second
-    length = len(contexts.gates)
-    # Label variances are kept^2 omega + fixed.
-    fixed = (1 - m**2) * beta + rho
-    changed = 1 - m**2
+    return timed_moments(
+        _pairs(contexts), dim=contexts.dim, rho=contexts.rho, innovation=contexts.innovation
+    )
 
-    def total(summands: np.ndarray) -> float:
-        return float(g @ summands @ g) / length**2
 
-    noise = d * total(K2 * z * beta + rho * own), d * total(K2 * p)
-    mixed = (
-        total(first * fixed + 2 * K2 * second * z * beta + 2 * rho * own * second),
-        total(first * second**2 + 2 * K2 * second * p),
-    )
-    tail = float(g @ fixed) / length, float(g @ m**2) / length
-    tail_square = (
-        total(
-            fixed[:, None] * fixed
-            + 2 * K2 * z**2 * beta**2
-            + own * (4 * rho * z * beta + 2 * rho**2)
-        ),
-        total(2 * first**2 * fixed + 4 * K2 * p * z * beta + 4 * rho * own * p),
-        total(p**2 * (1 + 2 * K2)),
-    )
-    crossed = first**2 * changed + second**2 * changed[:, None] + 2 * p * z
-    tail_along = total(4 * p * z + 2 * K2 * crossed) / d**2
-    tail_drifted = 2 * total(z**2 + K2 * (changed[:, None] * changed + z**2)) / d**2
-    return TimedMoments(
-        signal=float(g @ m) / length,
-        square=total(p * (1 + K2)),
-        drifted=total(z * (1 + K2)),
-        noise=noise,
-        mixed=mixed,
-        mixed_drifted=2 / d * total(second * z + K2 * (first * changed + second * z)),
-        tail=tail,
-        tail_square=tail_square,
-        tail_along=tail_along,
-        tail_drifted=tail_drifted,
-    )
+def _pairs(contexts: TimedContexts) -> Pairs:
+    return Pairs.of(np.array(contexts.gates), contexts.kernel, contexts.drift / contexts.dim)
 
 
 class Numbers(NamedTuple):
@@ -471,7 +320,7 @@ def _label_roots(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     return basis, roots, np.divide(1.0, roots, out=np.zeros_like(roots), where=regular)
 
 
-def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUnitNorm:
+def _of_unit_norm(contexts: TimedContexts, pairs: Pairs, norm: float) -> _OfUnitNorm:
     """Numbers of the summaries that are drawn, of tasks of a norm."""
     d = contexts.dim
     g = pairs.gates[:, None]
@@ -510,7 +359,7 @@ def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUni
 @lru_cache(maxsize=32)
 def _drawn(contexts: TimedContexts, norm: float) -> _OfUnitNorm:
     """Numbers (draws,) of label norm 1 of tasks of a norm."""
-    return _of_unit_norm(contexts, _Pairs.of(contexts), norm)
+    return _of_unit_norm(contexts, _pairs(contexts), norm)
 
 
 def _scaled(values: np.ndarray, weight: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
