@@ -73,14 +73,16 @@ def labels_by_link(
 def null_error(
     *,
     rho: Values,
+    test_rho: Values | None = None,
     labels: float = 1.0,
     tau: Values | None = None,  # noqa: ARG001 - what is learned, and how, does not matter
     alpha: Values | None = None,  # noqa: ARG001
     kappa: Values | None = None,  # noqa: ARG001
     ridge: Values | None = None,  # noqa: ARG001
+    test_alpha: Values | None = None,  # noqa: ARG001
 ) -> Any:
-    """Error of predicting 0, from the variance of the labels without noise; of rho alone."""
-    values = checked(systems="numpy", rho=rho)[1]
+    """Error of predicting 0, from the variance of the labels of the tests without noise."""
+    values = checked(systems="numpy", rho=rho if test_rho is None else test_rho)[1]
     return labels + values.rho
 
 

@@ -237,20 +237,49 @@ def python_call(row: Row) -> str:
     return f"iclimit.diagrams.combinations.{row.name}({{}})"
 
 
-def structured_value(part: str, spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
-    """Error of structured data, one of its parts, or the gap of the two errors."""
+def structured_function(part: str, spectrum: JointSpectrum) -> Callable[..., Any]:
+    """Function of an error of structured data, of one of its parts, or of the gap of the two."""
     if part == "null":
         labels = float(spectrum.weight @ (spectrum.inputs * spectrum.test))
-        return combinations.null_error(rho=setting.get("test_rho", setting["rho"]), labels=labels)
-    errors = structured_errors(**setting, spectrum=spectrum)
-    if part != "gap":
-        return getattr(errors, part)
+        return partial(combinations.null_error, labels=labels)
+    if part == "gap":
+        return partial(structured_gap, spectrum)
+    return partial(structured_part, part, spectrum)
+
+
+def structured_part(part: str, spectrum: JointSpectrum, **setting: Any) -> Any:
+    """Error of structured data, or one of its parts."""
+    return getattr(structured_errors(**setting, spectrum=spectrum), part)
+
+
+def structured_gap(
+    spectrum: JointSpectrum,
+    *,
+    tau: Any,
+    alpha: Any,
+    kappa: Any,
+    rho: Any,
+    ridge: Any = 0.0,
+    test_alpha: Any = None,
+    test_rho: Any = None,
+) -> np.ndarray:
+    """Difference of the two errors of structured data."""
+    errors_at = partial(
+        structured_errors,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        spectrum=spectrum,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    errors = errors_at(tau=tau)
     both = np.isinf(errors.icl) & np.isinf(errors.idg)
     if not np.any(both):
         return errors.icl - errors.idg
     # Where both errors are infinite so is the gap; its sign is that at a tau next to it.
-    tau = np.where(both, setting["tau"] * _NEAR, setting["tau"])
-    near = structured_errors(**setting | {"tau": tau}, spectrum=spectrum)
+    near = errors_at(tau=np.where(both, tau * _NEAR, tau))
     sign = np.where(near.icl >= near.idg, np.inf, -np.inf)
     return np.where(both, sign, np.where(both, 0, errors.icl) - np.where(both, 0, errors.idg))
 
@@ -353,9 +382,9 @@ def find_quantity(
     if not chosen.part:
         able = ", ".join(n for n, q in QUANTITIES.items() if q.part or q.spectral)
         raise ValueError(f"quantity must be one of {able} to take a spectrum, got {chosen.name!r}")
-    function = partial(structured_value, chosen.part, structure.joint)
+    own = structured_function(chosen.part, structure.joint)
     optional = chosen.optional | {name: PARAMETERS[name] for name in TESTS}
-    return replace(chosen, function=function, optional=optional, structure=structure)
+    return replace(chosen, function=own, optional=optional, structure=structure)
 
 
 def with_link(quantity: Quantity, link: LinkLike) -> Quantity:
