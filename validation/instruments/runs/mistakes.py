@@ -13,11 +13,15 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from iclimit.notation import size_of
 from iclimit.simulate.pretraining.variants import Variant
 from iclimit.validation.instruments.explaining import Mistake
+from iclimit.validation.instruments.runs.best_of_runs import (
+    best_of_runs,
+    best_of_seeds,
+    median_of_runs,
+)
 from iclimit.validation.instruments.runs.label_mistakes import (
     ACCURACY_OUTCOMES,
     AVERAGES,
@@ -29,7 +33,7 @@ from iclimit.validation.instruments.runs.label_mistakes import (
 )
 from iclimit.validation.instruments.runs.measured import ATTENTION, RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.positions import position_mistakes
-from iclimit.validation.instruments.runs.predictions import CENTRAL, Prediction, Theory
+from iclimit.validation.instruments.runs.predictions import Prediction, Theory
 from iclimit.validation.instruments.runs.run_model import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.scatter import ScatterRatio
 from iclimit.validation.instruments.runs.training_mistakes import (
@@ -340,74 +344,21 @@ SINGLE_RUN = RunMistake(
     bars=_as_single_run,
 )
 
-# Doubt of the law of the best of several runs, relative to the distance from their mean.
-DOUBT_OF_BEST = 0.1
-
 # Range of a number of seeds of which the best is reported.
 SEEDS = (2.0, 200.0)
 
 
 def _summaries(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     """The median or the best of several runs instead of their mean."""
-    yield RunMistake("errors are medians over runs", summarised=_median)
+    yield RunMistake("errors are medians over runs", summarised=median_of_runs)
     if all((run.runs or 0) > 1 for run in runs):
-        yield RunMistake("errors are those of the best run", summarised=_best)
+        yield RunMistake("errors are those of the best run", summarised=best_of_runs)
     yield RunMistake(
         "each run is the best of {} seeds",
-        summarised=_best_of_seeds,
+        summarised=best_of_seeds,
         scanned=SEEDS,
         effective="errors that are smaller by their scatter",
     )
-
-
-def _relative_scatter(prediction: Prediction) -> np.ndarray:
-    """Standard deviations (2,) of the logarithms of the errors of one run."""
-    variances = np.diag(prediction.scatter + prediction.spread)
-    return np.sqrt(np.log1p(variances / prediction.mean**2))
-
-
-def _median(_run: MeasuredRun, _value: float, prediction: Prediction) -> Prediction:
-    scatter = _relative_scatter(prediction)
-    return _scaled_with_doubt(prediction, -(scatter**2) / 2)
-
-
-def _best(run: MeasuredRun, _: float, prediction: Prediction) -> Prediction:
-    """The best of the runs of a row, with its scatter."""
-    return _with_scatter_of_best(_best_mean(run.runs or 1, prediction), run.runs or 1, prediction)
-
-
-def _best_of_seeds(run: MeasuredRun, value: float, prediction: Prediction) -> Prediction:
-    """The mean over runs of which each is the best of so many seeds."""
-    best = _best_mean(value, prediction)
-    # Means over a known number of runs have the scatter of runs in their error bars.
-    return best if run.runs else _with_scatter_of_best(best, value, prediction)
-
-
-def _best_mean(count: float, prediction: Prediction) -> Prediction:
-    """The least of so many normal numbers: Blom's approximation of its mean."""
-    mean = float(ndtri(0.625 / (count + 0.25)))
-    scatter = _relative_scatter(prediction)
-    return _scaled_with_doubt(prediction, mean * scatter - scatter**2 / 2)
-
-
-def _with_scatter_of_best(best: Prediction, count: float, prediction: Prediction) -> Prediction:
-    """Prediction of the least of so many numbers with its scatter: half its central 68 %."""
-    low = _least_quantile(CENTRAL[0], count)
-    high = _least_quantile(CENTRAL[1], count)
-    own = np.diag((best.mean * _relative_scatter(prediction) * (high - low) / 2) ** 2)
-    return replace(best, covariance=best.covariance + own)
-
-
-def _least_quantile(share: float, count: float) -> float:
-    """Quantile of the least of so many normal numbers."""
-    return float(ndtri(-math.expm1(math.log1p(-share) / count)))
-
-
-def _scaled_with_doubt(prediction: Prediction, logs: np.ndarray) -> Prediction:
-    """Prediction times factors by their logarithms; no prediction where these are not known."""
-    if not np.all(np.isfinite(logs)):
-        raise ValueError("the scatter of runs is not known")
-    return prediction.scaled(np.exp(logs)).doubted(DOUBT_OF_BEST * np.abs(logs))
 
 
 def _rounded(run: MeasuredRun, _: float, function: Callable[[float], int]) -> dict[str, int]:
