@@ -35,7 +35,7 @@ from iclimit.asymptotics.pretraining.joint_spectrum import optional_covariance
 from iclimit.asymptotics.pretraining.linked_contexts import LinkedContexts
 from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
-from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
+from iclimit.asymptotics.pretraining.task_draws import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, parse_array, parse_gates
 from iclimit.experiment import Experiment, Ridge, check_is_experiment, check_loss, check_training

@@ -42,12 +42,12 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.summary_nodes import dot
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
+from iclimit.asymptotics.pretraining.task_draws import TaskDraws
 from iclimit.asymptotics.pretraining.task_self_energy import (
     STEP,
     Resolvent,
     Saturations,
     SelfEnergy,
-    TaskDraws,
     linear_saturations,
     positive_fixed_point,
     response_fixed_point,

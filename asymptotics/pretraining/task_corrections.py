@@ -46,13 +46,12 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, gamma_rule
 from iclimit.asymptotics.pretraining.summary_nodes import dot
+from iclimit.asymptotics.pretraining.task_draws import NODES, TaskDraws
 from iclimit.asymptotics.pretraining.task_self_energy import (
-    NODES,
     STEP,
     Correction,
     Resolvent,
     SelfEnergy,
-    TaskDraws,
     appended_drift,
     diagonal,
     leverage,

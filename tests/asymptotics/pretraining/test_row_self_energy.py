@@ -9,7 +9,8 @@ import pytest
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.asymptotics.pretraining.deterministic_equivalent import Inputs, fresh_task_law
 from iclimit.asymptotics.pretraining.row_self_energy import solve_rows
-from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws, solve
+from iclimit.asymptotics.pretraining.task_draws import TaskDraws
+from iclimit.asymptotics.pretraining.task_self_energy import solve
 
 D, CONTEXT, RHO = 12, 20, 0.2
 BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((D, D)))[0]

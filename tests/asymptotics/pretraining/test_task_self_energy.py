@@ -10,7 +10,7 @@ from scipy import stats
 
 from iclimit.asymptotics.pretraining import finite_size_errors, task_corrections, task_self_energy
 from iclimit.asymptotics.pretraining.deterministic_equivalent import fresh_task_law
-from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
+from iclimit.asymptotics.pretraining.task_draws import TaskDraws
 from iclimit.asymptotics.searches import fixed_points
 from iclimit.simulate.pretraining import simulate_errors
 

@@ -24,14 +24,11 @@ from iclimit.words import counted
 # Standard errors by which the effect is shown, unless another number is given.
 SIGNIFICANCE = 5.0
 
-
 # Probability with which the runs show the effect, unless another one is given.
 POWER = 0.95
 
-
 # Number of runs with skewed errors from which on their mean is nearly normal.
 FEWEST = 10
-
 
 # Effects among which the least one is searched for.
 EFFECTS = np.geomspace(1e-4, 10, 1000)

@@ -494,7 +494,6 @@ ROUNDED: dict[str, Callable[[float], int]] = {
     "to the nearest": round,
 }
 
-
 # Contexts that are counted otherwise.
 CONTEXTS = (
     _wrong_setting(
@@ -565,7 +564,6 @@ SETTINGS = (
     ),
     *(_scaled(text, "ridge", factor) for text, factor in RIDGES.items()),
 )
-
 
 # Mistakes of one value, by the parameter that is fitted, and what may look like them.
 FITTED = {

@@ -91,7 +91,6 @@ ACCURACY_DIM = 48
 SHARED_DOUBT = 0.7
 _SHARING = np.linalg.cholesky([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
 
-
 # Task sets over which the predicted scatter of runs is averaged; it hardly differs between them.
 SCATTER_SETS = 2
 

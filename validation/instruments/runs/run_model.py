@@ -28,13 +28,9 @@ from iclimit.validation.instruments.runs.predictions import Prediction
 # Numbers that are no ratios of integers.
 NUMBERS = ("rho", "ridge", "time", "start_variance")
 
-
 # Those that only runs have which are trained on all positions, and those that only others have.
 OF_SEQUENCES = ("sequence_ratio", "first_position")
-
-
 OF_PROMPTS = ("tau", "time", "start_variance")
-
 
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
@@ -45,41 +41,30 @@ FREE: dict[str, dict[str, float]] = {
     "offset": {},
 }
 
-
 # Parameters of the limit, by whose logarithms corrections are linear.
 LIMIT = (*RATIOS.values(), *NUMBERS, "first_position")
-
 
 # Those that corrections hardly depend on: less than their scatter over task sets.
 LEVEL = ("kappa",)
 
-
 # Smallest and largest fitted value of a parameter, over the one that a table says.
 FACTORS = (0.02, 50.0)
-
 
 # Smallest and largest fitted value of a noise or a ridge that is 0 in the table.
 VALUES = (1e-5, 50.0)
 
-
 # The same for a training time, where the table has none.
 TIMES = (1e-3, 1e3)
 
-
 # Value of such a noise or ridge at which the search begins, and of such a time.
 START = 0.1
-
-
 START_TIME = 1.0
-
 
 # Smallest and largest fitted offset, in units of the label variance.
 OFFSETS = (-2.0, 20.0)
 
-
 # Step of the logarithms over which corrections are differenced.
 STEP = 0.2
-
 
 # Function that predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
