@@ -78,10 +78,8 @@ from iclimit.asymptotics.pretraining.sequence_response import (
     Slope,
 )
 from iclimit.checks import check_choice, parse_array
+from iclimit.experiment import NORMALIZATIONS
 from iclimit.results import Result
-
-# Divisors of the context summaries: the examples seen, or the whole length.
-NORMALIZATIONS = ("mean", "length")
 
 # Cells of the coarsest grid, and the most doublings of it.
 _CELLS = 12

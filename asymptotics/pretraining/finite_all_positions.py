@@ -36,7 +36,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.pretraining.all_positions import (
-    NORMALIZATIONS,
     Solution,
     SolvedPoint,
     System,
@@ -51,7 +50,7 @@ from iclimit.asymptotics.pretraining.sampled_sequences import (
 )
 from iclimit.asymptotics.pretraining.sequence_response import Positions
 from iclimit.checks import Seed, check_choice, check_flag
-from iclimit.experiment import Experiment, Ridge, check_loss, check_training
+from iclimit.experiment import NORMALIZATIONS, Experiment, Ridge, check_loss, check_training
 from iclimit.losses import AllPositions
 from iclimit.prediction import Prediction
 from iclimit.problem import check_problem

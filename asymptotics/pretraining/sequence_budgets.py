@@ -31,7 +31,6 @@ from scipy.optimize import brentq, minimize_scalar
 from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.all_positions import (
-    NORMALIZATIONS,
     PositionsPoint,
     check_first,
     poisson_counts,
@@ -39,6 +38,7 @@ from iclimit.asymptotics.pretraining.all_positions import (
 )
 from iclimit.asymptotics.pretraining.phase_margins import OptimalRidge
 from iclimit.checks import check_choice
+from iclimit.experiment import NORMALIZATIONS
 from iclimit.results import Result
 
 # Logarithms of the ridges among which the best one is looked for.
