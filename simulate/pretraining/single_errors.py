@@ -8,7 +8,7 @@ from iclimit.checks import check_arguments
 from iclimit.experiment import Experiment
 from iclimit.simulate.arrays import Seed, get_backend, to_host
 from iclimit.simulate.pretraining.cells import check_experiment, trained_models
-from iclimit.simulate.prompts.summaries import squared_errors
+from iclimit.simulate.prompts.summary_moments import squared_errors
 from iclimit.threads import blas_threads_for
 
 

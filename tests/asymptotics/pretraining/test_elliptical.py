@@ -24,7 +24,8 @@ from iclimit.asymptotics.pretraining.elliptical import ScaleNodes
 from iclimit.pretraining import elliptical_errors
 from iclimit.scale_laws import parse_scale_law
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.prompts.summaries import SummaryLaw, squared_errors
+from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.simulate.prompts.summary_moments import squared_errors
 
 TWO = ((0.25, 1.75), (0.5, 0.5))
 

@@ -15,7 +15,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import (
+from iclimit.simulate.prompts.summary_moments import (
     exact_error,
     fresh_task_moments,
     squared_errors,

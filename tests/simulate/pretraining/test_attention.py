@@ -7,7 +7,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import squared_errors
+from iclimit.simulate.prompts.summary_moments import squared_errors
 
 ROUNDING = 1e-12  # relative; sums of at most a few hundred products of order one
 BACKEND = get_backend("numpy")

@@ -13,7 +13,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.prompts.covariances import covariance_rank, covariance_root
 from iclimit.simulate.prompts.sampling import draw_inputs
-from iclimit.simulate.prompts.summaries import (
+from iclimit.simulate.prompts.summary_moments import (
     exact_error,
     fresh_task_moments,
     task_set_moments,

@@ -13,12 +13,8 @@ from iclimit.problem import TASK_LAWS, Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import (
-    SummaryLaw,
-    fresh_task_moments,
-    sample_summaries,
-    task_set_moments,
-)
+from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries
+from iclimit.simulate.prompts.summary_moments import fresh_task_moments, task_set_moments
 
 SAMPLES = 40_000
 BACKEND = get_backend("numpy")

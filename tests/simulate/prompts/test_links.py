@@ -8,7 +8,8 @@ import pytest
 from iclimit import Experiment, Problem, Ridge, Test, sample, sample_prompts
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts.links import link_values
-from iclimit.simulate.prompts.summaries import SummaryLaw, squared_errors
+from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.simulate.prompts.summary_moments import squared_errors
 
 # Standard errors that a mean may be off by.
 Z = 4.0

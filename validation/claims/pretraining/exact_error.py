@@ -20,7 +20,7 @@ from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
+from iclimit.simulate.prompts import context_summary, draw_prompts, summary_moments
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
@@ -134,7 +134,7 @@ def monte_carlo(
 ) -> Estimate:
     """Squared error of a matrix over prompts of these tasks."""
     prompts = draw_prompts(law, get_backend("numpy"), generator, tasks=tasks)
-    squared = summaries.squared_errors(
+    squared = summary_moments.squared_errors(
         matrix, prompts.query, context_summary(prompts), prompts.query_label
     )
     return Estimate.of(squared, keep=False)
@@ -148,8 +148,8 @@ def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
     exact = errors_of_gamma(gamma, context=CONTEXT, rho=RHO, tasks=task_set)
-    fresh = summaries.fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")
-    training = summaries.task_set_moments(backend, task_set, CONTEXT, RHO)
+    fresh = summary_moments.fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")
+    training = summary_moments.task_set_moments(backend, task_set, CONTEXT, RHO)
     least = np.linalg.solve(training.second, training.cross).T
     best = optimal_gamma(context=CONTEXT, rho=RHO, tasks=task_set)
     # Means over the corners of the 24-cell are those over the sphere for polynomials of degree 5.
@@ -161,9 +161,9 @@ def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     cell = errors_of_gamma(matrix, **narrow, tasks=np.array(corners))
     return {
         "sphere": (sphere.icl, cell.idg),
-        "fresh": (exact.icl, float(summaries.exact_error(gamma, fresh))),
-        "training": (exact.idg, float(summaries.exact_error(gamma, training))),
-        "best": (best.error, float(summaries.exact_error(least, training))),
+        "fresh": (exact.icl, float(summary_moments.exact_error(gamma, fresh))),
+        "training": (exact.idg, float(summary_moments.exact_error(gamma, training))),
+        "best": (best.error, float(summary_moments.exact_error(least, training))),
     }
 
 

@@ -22,7 +22,8 @@ from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries, squared_errors
+from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries
+from iclimit.simulate.prompts.summary_moments import squared_errors
 from iclimit.simulate.prompts.timed_moments import timed_moments
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, both_errors, call, mean, run

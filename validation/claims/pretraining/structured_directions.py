@@ -19,7 +19,8 @@ from iclimit.asymptotics import pretraining
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.prompts.summaries import SummaryLaw, exact_error, fresh_task_moments
+from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.simulate.prompts.summary_moments import exact_error, fresh_task_moments
 from iclimit.statement import named_cell
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
