@@ -158,7 +158,7 @@ def rows(effort: Effort) -> Rows:
     good = call(learned, runs, size)
     label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
     yield bound(label, call(worst_loss, size), least["loss"])
-    label = "dependence on other tokens over that on the following one, median"
+    label = "dependence on other tokens over that on the following one"
     yield bound(label, FAINT, call(np.median, call(dependences, good)))
     yield note(call(largest_dependence, good))
     yield note(call(count_failed, runs, size))
