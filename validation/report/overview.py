@@ -12,6 +12,9 @@ from iclimit.verdict import Verdict
 # Probability with which each order statistic lies in the band, if all z are normal.
 BAND = 0.95
 
+# Distance from the height of a subject, at most, of its points; those of the next are 1 away.
+SPREAD = 0.25
+
 # Colour of the functions that are compared with runs.
 RANDOM = COLOURS[0]
 
@@ -59,7 +62,7 @@ def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
     labels = {False: "against runs", True: "against exact numbers: within"}
     for height, subject in enumerate(subjects):
         group = [coverage for coverage in sharpest if coverage.subject == subject]
-        offsets = 0.36 * (np.arange(len(group)) % 5 - 2) / 2
+        offsets = SPREAD * (np.arange(len(group)) % 5 - 2) / 2
         for exact, colour in ((False, RANDOM), (True, EXACT)):
             kept = [number for number, coverage in enumerate(group) if coverage.exact == exact]
             change = [100 * group[number].resolution for number in kept]
@@ -67,6 +70,10 @@ def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
             ax.plot(change, height + offsets[kept], "o", color=colour, markersize=4, label=label)
     ax.set_yticks(range(len(subjects)), [SHELVES[subject] for subject in subjects])
     ax.set_ylim(-0.6, len(subjects) - 0.4)
+    borders = np.arange(1, len(subjects)) - 0.5
+    ax.hlines(
+        borders, 0, 1, transform=ax.get_yaxis_transform(), color="0.85", linewidth=0.8, zorder=0
+    )
     title = "Errors of the theory that would be noticed"
     finish(ax, "smallest error noticed, per cent", "", title=title, legend="")
     log_scale(ax, "x")
