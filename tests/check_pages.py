@@ -209,6 +209,25 @@ return arguments[0].map(question => {
         assert any(page.startswith(answers) for page in pages), f"{question}: {pages}"
 
 
+def test_search_shows_few_results_and_quotes_sentences(browser):
+    """The best twenty, and a sentence with a word of the question rather than code."""
+    open_page(browser, HTML / "search.html")
+    shown, more = browser.execute_script("""
+window.fetch = () => new Promise(() => {});  // pages cannot be read from disk
+Search.performSearch("how many runs");
+return [Search._performSearch(...Search._parseQuery("how many runs")).length,
+        document.querySelector(".more-results").textContent];
+""")
+    assert more == f"{shown - 20} more"
+    quoted = browser.execute_script("""
+const page = `<main><ul class="bd-header-article"><p>runs</p></ul><article><p>First.</p>
+<details><p>Many runs.</p></details><div class="highlight"><p>runs = 2</p></div>
+<section id="here"><p>Three runs.</p></section></article></main>`;
+return Search.makeSearchSummary(page, new Set(["run"]), "").textContent;
+""")
+    assert quoted == "Three runs."
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_content_of_page(browser, page):
     if browser.current_url != FRAME.as_uri():

@@ -1,4 +1,6 @@
-/* Ranking of pages in the search: a page need not have all words, and titles weigh more.
+/* Results of the search: their ranking, how many are shown, and what is quoted from a page.
+
+A page need not have all words, and titles weigh more.
 
 Sphinx lists pages that have every word.  Here each word adds to the score of a page: more if few
 pages have it, and by where it stands.  Sphinx's index says whether a page has a word, not how
@@ -14,6 +16,12 @@ const PARTLY = 0.4;
 const KINDS = [["api/generated/", 0.6], ["api/", 0.7], ["gallery/", 0.8], ["theory/", 0.9]];
 /* Points of a page that has all words in its title. */
 const MOST = 100;
+/* Share of the points of the best result below which others are left out. */
+const LEAST = 0.15;
+/* Results that are shown at once; a click shows the others. */
+const SHOWN = 20;
+/* What is not quoted: what is folded, code, titles of boxes, and downloads. */
+const UNQUOTED = "details, .highlight, .admonition-title, .sphx-glr-footer";
 
 /* Matches of titles and names of functions are on the same scale. */
 Object.assign(Scorer, { title: 60, objNameMatch: 100, objPartialMatch: 30 });
@@ -66,4 +74,44 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
     const score = MOST * kind * points / possible;
     return [docnames[file], titles[file], "", null, score, filenames[file], SearchResultKind.text];
   });
+};
+
+/* Results, the best one last. */
+const allResults = Search._performSearch;
+Search._performSearch = (...query) => {
+  const results = allResults(...query);
+  const best = results.at(-1)?.[4];
+  return results.filter(result => result[4] >= LEAST * best);
+};
+
+Search.query = query => {
+  const parsed = Search._parseQuery(query);
+  const [, words, , highlighted] = parsed;
+  const results = Search._performSearch(...parsed);
+  const number = results.length;
+  const others = results.splice(0, number - Math.min(number, SHOWN));
+  _displayNextItem(results, number, words, highlighted);
+  if (others.length === 0) return;
+  const more = document.createElement("button");
+  more.className = "btn btn-outline-primary more-results";
+  more.textContent = `${others.length} more`;
+  Search.output.after(more);
+  more.onclick = () => {
+    more.remove();
+    _displayNextItem(others, number, words, highlighted);
+  };
+};
+
+/* The paragraph of a page or section with the most words of the query is quoted. */
+const summaryOf = Search.makeSearchSummary;
+Search.makeSearchSummary = (text, words, anchor) => {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  page.querySelectorAll(UNQUOTED).forEach(each => each.remove());
+  const place = (anchor && page.getElementById(anchor.slice(1))) || page;
+  const hits = ({ textContent }) =>
+    [...words].filter(word => textContent.toLowerCase().includes(word)).length;
+  const paragraphs = [...place.querySelectorAll("article p")];
+  const [quoted] = paragraphs.sort((first, second) => hits(second) - hits(first));
+  if (quoted === undefined) return document.createElement("p");
+  return summaryOf(`<div role="main">${quoted.outerHTML}</div>`, words, "");
 };
