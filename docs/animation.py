@@ -14,7 +14,7 @@ TARGET = Path(__file__).parent / "images" / "moving.svg"
 
 # Seconds until the picture begins again, and share of them after which the terminal is shown.
 DURATION = 9
-TERMINAL = 0.55
+TERMINAL = 0.3
 
 # Parameters that stay, and numbers of tasks over dimension.
 SETTING = {"tau": 4.0, "alpha": 4.0, "rho": 0.1}
