@@ -3,7 +3,7 @@
 import math
 import re
 
-from evidence_page import ROWS
+from evidence_page import ROWS, size_of_z
 from markup import folded
 
 from iclimit.explorer.formulas import explained
@@ -39,6 +39,8 @@ _FIGURE = re.compile(
     r"\.\. figure:: (/api/generated/schematics/.*?)\.svg\n(.*?\n)(?=\S)", re.DOTALL
 )
 _CODE = re.compile(r"^Code:.*?\n\n", re.DOTALL | re.MULTILINE)
+# Names of errors, which the documentation sets upright.
+_ERROR = re.compile(r"\be_\{(ICL|IDG)\}")
 _NAME = re.compile(r"`iclimit\.[\w.]*?(\w+)`")
 
 
@@ -72,11 +74,12 @@ def _formula(main):
     function = next(each for each in functions() if each.name == main)
     place = function.source.removeprefix("iclimit.asymptotics.")
     symbols = [
-        f":math:`{symbol}`, {meaning}"
+        f"* :math:`{symbol}`: {meaning}"
         for symbol, meaning in explained(function.latex, place, function.arguments)
     ]
     latex = function.latex.strip().rstrip(",").replace("\n", "\n   ")
-    return f".. math::\n\n   {latex}\n", f"with {'; '.join(symbols)}.\n"
+    parts = (f".. math::\n\n   {latex}\n", "\n".join([*symbols, ""]))
+    return (_ERROR.sub(r"\\e\1", part) for part in parts)
 
 
 def _compared(text, main):
@@ -98,9 +101,11 @@ def _compared(text, main):
     if best is not None and math.isfinite(best.would_notice):
         notices = f"  An error of ``{_function(best)}`` of {percent(best.would_notice)}"
         notices += " would have been noticed with a probability of 95 %."
+    failing = sum(size_of_z(row) > row.threshold for row in rows if not row.comparison.pooled)
+    outcome = f"all but {failing} of which hold" if failing else "all of which hold"
     return (
         f"**Checked** in {number} comparisons with simulations, published runs or exact values, "
-        f"all of which hold: {shown}{others} (:doc:`the evidence </evidence>`).{notices}\n"
+        f"{outcome}: {shown}{others} (:doc:`the evidence </evidence>`).{notices}\n"
     )
 
 
