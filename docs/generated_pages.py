@@ -79,7 +79,7 @@ def write_generated():
     _write(folder / "quantities.inc", _quantities())
     _write(folder / "unscripted.inc", table("45 55", _unscripted()))
     _write(folder / "boundaries.inc", table("20 46 34", _boundaries()))
-    _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
+    _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions(), style="wide"))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "public-names.inc", _public_names())
     _write(folder / "backends.inc", table("24 76", _backends()))

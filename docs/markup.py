@@ -4,7 +4,7 @@
 def table(widths, rows, style="stacked"):
     """A table of text, which becomes one block a row where the screen is narrow.
 
-    In the style "numbers" it is scrolled there.
+    In the styles "numbers" and "wide" it is scrolled there.
     """
     lines = [
         ".. list-table::",
