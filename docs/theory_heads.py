@@ -78,7 +78,7 @@ def _formula(main):
         for symbol, meaning in explained(function.latex, place, function.arguments)
     ]
     latex = function.latex.strip().rstrip(",").replace("\n", "\n   ")
-    parts = (f".. math::\n\n   {latex}\n", "\n".join([*symbols, ""]))
+    parts = (f".. math::\n\n   {latex}\n", "\n".join([".. rst-class:: symbols", "", *symbols, ""]))
     return (_ERROR.sub(r"\\e\1", part) for part in parts)
 
 
@@ -89,8 +89,9 @@ def _compared(text, main):
     if not rows:
         return ""
     number = sum(not row.comparison.pooled for row in rows)
+    # Equal counts by name: a set has no order.
     claims = sorted(
-        {row.claim for row in rows}, key=lambda name: -sum(r.claim == name for r in rows)
+        {row.claim for row in rows}, key=lambda name: (-sum(r.claim == name for r in rows), name)
     )
     shown = ", ".join(f"``{name}``" for name in claims[:NAMED])
     others = f" and {len(claims) - NAMED} more" * (len(claims) > NAMED)
