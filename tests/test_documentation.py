@@ -14,9 +14,6 @@ import iclimit
 from iclimit.cli import main
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.validation import CLAIMS
-from iclimit.validation.reference import LARGEST, read_reference
-from iclimit.validation.report.coverage import TOGETHER
-from iclimit.validation.report.record import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -124,15 +121,6 @@ def test_the_paper_counts_and_cites_what_there_is():
     figures = re.findall(r"\]\((\S+)\)", text)
     assert figures
     assert all((ROOT / "paper" / figure).is_file() for figure in figures)
-
-
-def test_the_readme_states_what_is_on_record():
-    """The page "The evidence" and the landing page have the same numbers, generated."""
-    claims = read_reference(f"{LARGEST}/claims.csv")
-    holding = sum(int(row["holds"]) for row in claims)
-    compared = sum(row.claim != TOGETHER for row in read_record().values())
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{holding} of {len(claims)} claims hold, in {compared:,} comparisons" in text
 
 
 def test_pages_behind_the_links_of_the_readme_can_be_read_where_the_code_is_hosted():
