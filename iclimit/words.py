@@ -61,8 +61,8 @@ def percent(
     Examples
     --------
     >>> from iclimit.words import percent
-    >>> percent(0.0123), percent(float("inf")), percent(7.5, most=2)
-    ('1.2 %', '-', 'more than 200 %')
+    >>> percent(0.0123), percent(1.14), percent(float("inf")), percent(7.5, most=2)
+    ('1.2 %', '110 %', '-', 'more than 200 %')
     """
     if isinstance(share, Estimate):
         if share.standard_error < _ROUNDING * abs(share.mean):
@@ -72,7 +72,8 @@ def percent(
         return "-" if math.isinf(most) else f"more than {100 * most:g} %"
     if share < least:
         return f"less than {100 * least:g} %"
-    return f"{100 * share:.{digits}g} %"
+    rounded = float(f"{100 * share:.{digits}g}")
+    return f"{rounded:g} %"
 
 
 def z_score(z: float) -> str:

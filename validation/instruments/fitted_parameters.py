@@ -15,12 +15,18 @@ from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
 from iclimit.validation.instruments.fitting import Solution
-from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile
+from iclimit.validation.instruments.least_squares import LEVELS, LOOSE, RISE, Precision, Profile
 from iclimit.words import counted
 
 # Powers of ten that numbers are written out with.
 LEAST_POWER = -3
 MOST_POWER = 4
+
+# A value is at an end of its interval if it is nearer to it than this share of the interval.
+AT_END = 1e-6
+
+# Height in inches of the panel of deviations below several parameters.
+FOOT = 3.2
 
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
@@ -163,8 +169,8 @@ class ParameterFit(Result):
     notes: list[str]
     other_minima: list[dict[str, float]]
 
-    # The measurements and their source, in words.
-    kind: ClassVar[str] = "errors"
+    # A measurement and the source of all, in words.
+    kind: ClassVar[str] = "error"
     data: ClassVar[str] = "table"
 
     @classmethod
@@ -215,11 +221,12 @@ class ParameterFit(Result):
     def conclusions(self) -> list[str]:
         """Whether the parameters explain the table, and what is not told apart."""
         words = counted(len(self.parameters), "parameter")
-        head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
+        numbers = counted(self.count, self.kind)
+        head = f"chi-square {self.chi_square:.1f} for {numbers} and {words}"
         what = "the theory explains" if self.holds else "no values explain"
         verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"
         if self.degrees <= 0:
-            verdict = f"as many parameters as {self.kind}: nothing is left to contradict them"
+            verdict = f"as many parameters as {self.kind}s: nothing is left to contradict them"
         others = map(_sentence, self.other_minima)
         return [f"{head}, {verdict}.", *others, *self.precision.degeneracies, *self.notes]
 
@@ -256,18 +263,22 @@ class ParameterFit(Result):
         return np.asarray(parameter.value * np.exp(x - curve.values[curve.best]))
 
     def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
-        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
-        names = self.precision.names
-        size = max(len(self.parameters), 2)
-        rows = size if len(names) > 1 else 1
-        axes = panels(figure, size, rows, width=3.6 * size, height=3.2 * rows)
-        for i in range(len(names)):
+        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations.
+
+        The deviations stand below, or beside the profile of a single parameter.
+        """
+        size = len(self.parameters)
+        if size == 1:
+            axes = panels(figure, 2, width=7.2, height=3.2)
+        else:
+            axes = panels(figure, size, size, width=3.6 * size, height=3.2 * size, foot=FOOT)
+        for i in range(size):
             self._draw_profile(axes[i * size + i], i)
             for j in range(i):
                 self._draw_pair(axes[i * size + j], j, i)
             for j in range(i + 1, size):
-                axes[i * size + j].set_visible(j == size - 1 and i == 0)
-        self.draw(axes[size - 1], **line)
+                axes[i * size + j].set_visible(False)
+        self.draw(axes[-1], **line)
         return axes
 
     def _draw_profile(self, ax: Axes, number: int) -> None:
@@ -281,26 +292,35 @@ class ParameterFit(Result):
         ax.set_ylim(0, 2 * LEVELS[95])
         parameter = self.parameters[number]
         finish(ax, _label(parameter), "rise of chi-square", title=_headline(parameter))
+        ax.locator_params(axis="x", nbins=5)
 
     def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
+        """Draw where the other follows each parameter, and ellipses if both are fixed."""
         names = self.precision.names
         best = [self.profiles[name].values[self.profiles[name].best] for name in names]
         part = self.precision.covariance[np.ix_([j, i], [j, i])]
-        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
-        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
-            radius = math.sqrt(-2 * math.log(1 - level))
-            ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
-            places = [
-                self._natural(k, best[k] + offsets)
-                for k, offsets in zip((j, i), ring, strict=True)
-            ]
-            ax.plot(*places, color=colour, label=f"{100 * level:g} %")
+        if np.max(np.diag(part)) <= LOOSE**2:
+            self._draw_ellipses(ax, (j, i), best, part)
         for k in (j, i):
             points = self.profiles[names[k]].points
             line = (self._natural(m, points[:, m]) for m in (j, i))
             ax.plot(*line, ":", linewidth=1, label=f"best at each {_label(self.parameters[k])}")
         ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
         finish(ax, *(_label(self.parameters[m]) for m in (j, i)), legend="")
+        ax.locator_params(axis="x", nbins=5)
+
+    def _draw_ellipses(
+        self, ax: Axes, pair: tuple[int, int], best: Sequence[float], covariance: np.ndarray
+    ) -> None:
+        """Draw the regions of 68 and 95 % of a pair of parameters with this covariance."""
+        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
+        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
+            radius = math.sqrt(-2 * math.log(1 - level))
+            ring = radius * np.linalg.cholesky(covariance) @ [circle.real, circle.imag]
+            places = [
+                self._natural(k, best[k] + offsets) for k, offsets in zip(pair, ring, strict=True)
+            ]
+            ax.plot(*places, color=colour, label=f"{100 * level:g} %")
 
 
 def _other(
@@ -356,9 +376,17 @@ def with_error(value: float, low: float, high: float) -> str:
 
 
 def _headline(parameter: FittedParameter) -> str:
-    """Fitted value with its interval of 68 %, under its symbol."""
-    value = with_error(parameter.value, parameter.low_68, parameter.high_68)
-    return f"{_label(parameter)} = ${value}$"
+    """Fitted value with its interval of 68 %, or its bound, under its symbol."""
+    label = _label(parameter)
+    value = parameter.value
+    low = parameter.low_68
+    high = parameter.high_68
+    least = AT_END * (high - low)
+    if value - low < least:
+        return f"{label} < {high:.2g} (68 %)"
+    if high - value < least:
+        return f"{label} > {low:.2g} (68 %)"
+    return f"{label} = ${with_error(value, low, high)}$"
 
 
 def _label(parameter: FittedParameter) -> str:

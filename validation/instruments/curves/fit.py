@@ -101,7 +101,7 @@ class CurveFit(ParameterFit):
     curves: list[Curve]
     theory: CurveTheory
 
-    kind: ClassVar[str] = "numbers"
+    kind: ClassVar[str] = "number"
     data: ClassVar[str] = "curves"
 
     def draw(self, ax: Axes) -> None:

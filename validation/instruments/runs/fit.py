@@ -25,6 +25,8 @@ STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
 # The same of runs that are trained on all positions.
 STARTS_OF_SEQUENCES = {"sequence_ratio": 2.0, "first_position": 1}
 
+# Distance in rows between the points of different errors of a row.
+BESIDE = 0.2
 
 # Free parameters that a table says nothing of: factors, which are 1.
 NEUTRAL = ("factor", "task_norm")
@@ -85,25 +87,25 @@ class RunFit(ParameterFit):
         return PlainRows(lines)
 
     def draw(self, ax: Axes) -> None:
-        """Draw measured over fitted errors, with the band of the fit."""
+        """Draw measured over fitted errors, with bars of the errors of the fit."""
         data = self._data
         fitted, slopes = values_and_slopes(data.predicted, self._best)
         band = self.precision.error_bars(slopes)
         ratio = data.values - fitted
         bars = np.sqrt(np.diag(data.covariance))
         numbers = np.array([data.model.runs[row].rows[0] for row in data.rows])
-        for name, colour in zip(MEASURED, COLOURS, strict=False):
+        shown = [name for name in MEASURED if name in data.names]
+        for number, (name, colour) in enumerate(zip(shown, COLOURS, strict=False)):
             here = np.array(data.names) == name
-            if np.any(here):
-                order = np.argsort(numbers[here], kind="stable")
-                at = numbers[here][order]
-                size = band[here][order]
-                ax.fill_between(at, -size, size, color=colour, alpha=0.2, linewidth=0)
-                beside = numbers[here] + 0.1 * (name == "idg")
-                draw_points(ax, beside, ratio[here], bars[here], colour, label=name.upper())
+            at = numbers[here] + BESIDE * number
+            size = band[here]
+            style: dict[str, Any] = {"color": colour, "alpha": 0.2, "linewidth": 0}
+            ax.bar(at, 2 * size, BESIDE, bottom=-size, **style)
+            draw_points(ax, at, ratio[here], bars[here], colour, label=name.upper())
         ax.axhline(0, color="0.4", linewidth=0.8)
-        finish(ax, "row", "ln(measured / fitted)", legend="bands: errors of the fit")
-        ax.locator_params(axis="x", integer=True)
+        finish(ax, "row", "ln(measured / fitted)", legend="shaded: errors of the fit")
+        ax.set_xlim(min(numbers) - 0.6, max(numbers) + 0.6)
+        ax.locator_params(axis="x", integer=True, min_n_ticks=1)
 
 
 def _stated(model: RunModel, index: int) -> Stated:

@@ -207,6 +207,21 @@ def test_results_and_figures(tmp_path, capsys):
     assert (tmp_path / "fit.png").stat().st_size > 10_000
 
 
+def test_a_parameter_at_the_end_of_its_range_is_drawn_as_a_bound():
+    """The ellipse of a ridge that is not fixed reached to 1e301, and rounding set the digits."""
+    sizes = {"dim": 8, "context": 8, "tasks": 16, "rho": 0.1}
+    rows = []
+    for prompts in (32, 256, 512):
+        error = iclimit.finite_size_errors(**sizes, prompts=prompts, ridge=0, rng=0).icl.mean
+        rows.append(sizes | {"prompts": prompts, "icl": error, "icl_se": 0.03 * error})
+    fit = iclimit.fit_runs(rows, ["rho", "ridge"])
+    by_label = {ax.get_xlabel() + ax.get_ylabel(): ax for ax in fit.plot()}
+    ridge = fit.parameters[1]
+    profile = by_label[r"$\lambda$rise of chi-square"]
+    assert profile.get_title() == rf"$\lambda$ < {ridge.high_68:.2g} (68 %)"
+    assert by_label[r"$\rho$$\lambda$"].get_ylim()[1] < 100 * ridge.high_95
+
+
 def test_refusals(capsys):
     rows = table_of()
     value_error("did you mean ridge", iclimit.fit_runs, rows, "rigde")
