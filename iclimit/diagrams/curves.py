@@ -55,8 +55,9 @@ class Curves(PointsTaker):
     simulated : list of lists of SimulatedValue
         Simulation along each curve, empty if none was asked for.
     finite_size : list of lists of SizedPrediction
-        Predictions along each curve for the integers at the largest size; empty if nothing was
-        simulated, or if simulations are extrapolated to infinite size.
+        Predictions along each curve for the integers at the largest size, beside those of the
+        simulated points; empty if nothing was simulated, or if simulations are extrapolated to
+        infinite size.
     run_sd : ndarray (curves, points), optional
         Predicted standard deviation of one run at the dimension of a band.
     band : int, optional
@@ -92,9 +93,14 @@ class Curves(PointsTaker):
         for value in itertools.chain(*self.simulated):
             rows.extend(self._simulated_rows(value))
         for sized in itertools.chain(*self.finite_size):
-            at = sized.parameters
-            rows.append(self._row("finite_size", at, sized.prediction.mean, None, at["dim"]))
+            rows.append(self._prediction_row(sized))
         return rows
+
+    def _prediction_row(self, sized: SizedPrediction) -> dict[str, Any]:
+        """Row of a prediction at one size."""
+        at = sized.parameters
+        predicted = sized.prediction
+        return self._row("finite_size", at, predicted.mean, predicted.standard_error, at["dim"])
 
     def _row(self, source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
         """Row of a value; ``more`` are its standard error, dimension and number of repeats."""
@@ -115,7 +121,7 @@ class Curves(PointsTaker):
             dim = at["dim"]
             estimate = run.estimate
             if self.quantity.predicted:
-                yield self._row("finite_size", at, run.prediction.mean, None, dim)
+                yield self._prediction_row(run)
             numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
             yield self._row("simulation", at, *numbers)
         if len(value.runs) >= LEAST_SIZES:

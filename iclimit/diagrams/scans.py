@@ -161,7 +161,12 @@ def curve(
     ]
     if len(settings.sizes) >= LEAST_SIZES:
         return replace(curves, simulated=simulated)
-    finite_size = predict_lines(chosen, x, grid, family, settings)
+    predicted = predict_lines(chosen, x, grid, family, settings)
+    finite_size = []
+    for line, values in zip(predicted, simulated, strict=False):
+        # Simulated points have predictions of their own, which are more precise.
+        known = {value.runs[-1].parameters[x] for value in values}
+        finite_size.append([sized for sized in line if sized.parameters[x] not in known])
     return replace(curves, simulated=simulated, finite_size=finite_size)
 
 

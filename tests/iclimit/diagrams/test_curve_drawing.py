@@ -158,6 +158,10 @@ def test_predictions_run_along_the_whole_curve(simulated):
     rows = [row for row in simulated.rows() if row["source"] == "finite_size"]
     assert len(rows) == len(prompts) + 2
     assert all(row["repeats"] is None and row["dim"] == 8 for row in rows)
+    # No place is there twice, with two predictions.
+    assert len({row["tau"] for row in rows}) == len(rows)
+    known = [row["standard_error"] for row in rows if np.isfinite(row["value"])]
+    assert min(known) > 0
     data = simulated.to_xarray()
     assert data["simulated_value"].values == pytest.approx([v.estimate.mean for v in values])
     assert data["predicted_tau"].values == pytest.approx(np.array(prompts) / 64)

@@ -211,8 +211,10 @@ def test_a_parameter_at_the_end_of_its_range_is_drawn_as_a_bound():
     """The ellipse of a ridge that is not fixed reached to 1e301, and rounding set the digits."""
     sizes = {"dim": 8, "context": 8, "tasks": 16, "rho": 0.1}
     rows = []
-    for prompts in (32, 256, 512):
-        error = iclimit.finite_size_errors(**sizes, prompts=prompts, ridge=0, rng=0).icl.mean
+    # The largest error near the threshold is larger than without a ridge.
+    for prompts, factor in ((32, 1), (56, 1.1), (256, 1), (512, 1)):
+        run = iclimit.finite_size_errors(**sizes, prompts=prompts, ridge=0, rng=0)
+        error = factor * run.icl.mean
         rows.append(sizes | {"prompts": prompts, "icl": error, "icl_se": 0.03 * error})
     fit = iclimit.fit_runs(rows, ["rho", "ridge"])
     by_label = {ax.get_xlabel() + ax.get_ylabel(): ax for ax in fit.plot()}
