@@ -46,6 +46,9 @@ TASK_SETS = ("many", "one")
 # Least number of z whose distribution is shown: that of fewer says less than the z themselves.
 FEWEST_Z = 5
 
+# Deviations of so many standard errors and more are only said to be larger.
+LARGE_Z = 100
+
 # Most lines of the printed table: a longer one shows those with the largest z.
 PRINTED = 24
 
@@ -176,6 +179,8 @@ class RunCheck(Result):
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the errors on predicted curves, z by row, and the conclusions."""
         sentences = list(self._outcome()) if self.judged else []
+        if self.fits:
+            sentences[0] += f"\nIt would agree if {self.fits[0].text}."
         draw_check(figure, self.deviations, self.verdict, self.theory, sentences)
         return figure.axes
 
@@ -254,9 +259,12 @@ class RunCheck(Result):
         label = worst.label
         if worst.pooled:
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
+        size = z_score(worst.z)
+        if abs(worst.z) >= LARGE_Z:
+            size = f"more than {LARGE_Z}"
         yield (
             f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; "
-            f"worst {label}, by {z_score(worst.z)} standard errors."
+            f"worst {label}, by {size} standard errors."
         )
         yield from self._explanations()
 

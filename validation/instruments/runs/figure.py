@@ -32,10 +32,17 @@ MARKERS = dict(zip(MEASURED, "os^", strict=True))
 LINES = dict(zip(MEASURED, ("-", "--", ":"), strict=True))
 
 # Points of a predicted curve, beside those of the rows.
-NODES = 60
+NODES = 240
 
 # An axis is logarithmic if the ratio of its ends is larger than this.
 LOG_FROM = 10.0
+
+# Lines leave the picture above this multiple of the largest error of a row: their peaks would
+# squeeze the points.
+FRAME = 3.0
+
+# Factor between the smallest error and the end of a logarithmic axis.
+MARGIN = 1.2
 
 # What the errors are called in legends.
 NAMES = {"icl": "ICL, new tasks", "idg": "IDG, pretraining tasks", "gap": "gap, ICL less IDG"}
@@ -87,7 +94,8 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
         if any(name in row.comparisons for row in rows):
             look = LINES[name] + MARKERS[name]
             key_colour = colour if alone else "0.3"
-            ax.plot([], [], look, color=key_colour, markersize=4, label=NAMES[name])
+            style: dict[str, Any] = {"color": key_colour, "linewidth": 1, "markersize": 4}
+            ax.plot([], [], look, label=NAMES[name], **style)
     for colour, (key, members) in zip(COLOURS, groups.items(), strict=False):
         if not alone:
             label = ", ".join(_label(others[i], key[i]) for i in varied)
@@ -99,9 +107,20 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
         log_scale(ax, "x")
     low, high = ax.dataLim.intervaly
+    high = min(high, FRAME * _largest(rows))
     if low > 0 and high > LOG_FROM * low:
+        ax.set_ylim(low / MARGIN, high)
         log_scale(ax, "y")
+    elif high < ax.dataLim.y1:
+        ax.set_ylim(top=high)
     return None
+
+
+def _largest(rows: Sequence[RowDeviation]) -> float:
+    """Largest of the measured and predicted errors of the rows that is finite."""
+    errors = [error.mean for row in rows for error in row.errors.values()]
+    errors += [row.prediction.value(name) for row in rows for name in row.comparisons]
+    return max(error for error in errors if math.isfinite(error))
 
 
 def _draw_family(
@@ -183,7 +202,8 @@ def _curve(
                 mean = predict(run, less).mean
                 x = _parameter(run, parameter)
                 ratio = [np.interp(x, ends, column) for column in np.transpose(ratios)]
-                yield x, np.where(np.isfinite(mean), mean * ratio, np.nan)
+                finite = np.where(np.isfinite(mean), mean, np.nan)
+                yield x, finite * ratio
 
 
 def _at(run: MeasuredRun, parameter: str, value: float) -> MeasuredRun:
