@@ -219,9 +219,13 @@ class Identification(Judgement):
 
     @property
     def headline(self) -> str:
-        """The verdict in a few words, with the name of an algorithm."""
-        nearest = self.names[0].replace("_", " ") if self.names else ""
-        return HEADLINES[self.kind].format(nearest)
+        """The verdict in a few words, with the title of an algorithm."""
+        if not self.names:
+            return HEADLINES[self.kind]
+        name = self.names[0]
+        titles = {algorithm: row.title for algorithm, row in ALGORITHMS.items()}
+        titles |= {fit.name: fit.title for fit in self.fits}
+        return HEADLINES[self.kind].format(titles.get(name) or name.replace("_", " "))
 
     def fit(self, family: str) -> Fit:
         """The member of a family that is nearest to the model."""

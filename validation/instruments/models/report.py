@@ -17,7 +17,7 @@ from iclimit.html_parts import document, embedded
 from iclimit.links import link_text
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.tables import aligned, escaped_table, json_text, write_text
+from iclimit.tables import aligned, escaped_table, html_row, html_table, json_text, write_text
 from iclimit.validation.instruments.models.context_use import ContextUse
 from iclimit.validation.instruments.models.fitting import Fit
 from iclimit.validation.instruments.models.identification import Identification
@@ -286,15 +286,28 @@ class AlgorithmReport(Result):
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
             f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
             "<h2>Algorithm by algorithm</h2>",
-            escaped_table(self.cells()),
+            self._table_by_likeness(),
             f"<p class='small'>{EXPLANATION}</p>",
             _folded("The algorithms", escaped_table(words, heading=False)),
             "<h2>What it does with a context</h2>",
             _pair(figures.values()),
+            "<h2>Further tables</h2>",
             *(_folded(title, escaped_table(cells)) for title, cells in self._tables()),
             f"<p class='small'>{text(f'Seed {self.seed}. {numbers}')}</p>",
         ]
         return document("Which algorithm is it?", "\n".join(parts), heading=False)
+
+    def _table_by_likeness(self) -> str:
+        """Table of the page: the nearest algorithm first, those of the verdict in bold."""
+        heading, *lines = self.cells()
+        lines.sort(key=lambda line: self.verdict[line[0]].unexplained.mean)
+        rows = [html_row(*heading, tag="th")]
+        for name, *numbers in lines:
+            shown = html.escape(name.replace("_", " "))
+            if name in self.verdict.names:
+                shown = f"<b>{shown}</b>"
+            rows.append(html_row(shown, *map(html.escape, numbers)))
+        return html_table(rows)
 
     def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
         """Yield tables that the page folds, with their titles."""

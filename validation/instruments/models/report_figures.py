@@ -22,7 +22,7 @@ BASELINE = COLOURS[0]
 THEORY = "0.45"
 
 # Errors on other prompts are drawn up to so many times those of the model: some diverge.
-RANGE = 30.0
+RANGE = 5.0
 
 # Shares, and errors over the largest one, below this are drawn there: a logarithm cannot show 0.
 LEAST_SHARE = 1e-6
@@ -100,7 +100,7 @@ def draw_shifts(ax: Axes, ladders: Sequence[Ladder], nearest: Sequence[str]) -> 
                 ax.plot(limits[not low], height, "<" if low else ">", color=colour, markersize=4)
     _draw_points(ax, [ladder.error for ladder in ladders], heights, MODEL, "model")
     ax.set_yticks(heights, [fill(ladder.description, 20) for ladder in ladders])
-    finish(ax, "mean squared error", "", legend="", log="x", beside=True)
+    finish(ax, "mean squared error", "", legend="", log="x")
 
 
 def draw_spectrum(ax: Axes, linear: LinearPart) -> None:
