@@ -170,9 +170,9 @@ class PhaseDiagram(PointsTaker):
     ) -> None:
         """Draw the diagram with contours and boundaries.
 
-        Colours cover the values up to the 98th percentile; infinite ones are grey.  The levels of
-        the white contours are marked on the colour bar.  In small axes the legend has the formulas
-        of the boundaries, without the words after them.
+        Colours cover the values up to the 98th percentile, and the bar names the largest; infinite
+        ones are grey.  The levels of the white contours are marked on the colour bar.  In small
+        axes the legend has the formulas of the boundaries, without the words after them.
 
         Parameters
         ----------
@@ -360,6 +360,8 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
     ticks: dict[str, Any] = {"ticks": locator, "format": "%g"} if short else {}
     label = LABELS.get(diagram.quantity.name, diagram.quantity.label)
+    if extend == "max":
+        label += f" (largest: {shown.max():.3g})"
     bar = ax.figure.colorbar(mesh, ax=ax, label=label, extend=extend, **ticks)
     if short:
         bar.minorticks_off()
