@@ -52,11 +52,14 @@ def draw_both_errors(
 ) -> list[Axes]:
     """Draw ICL errors on the left and IDG errors on the right; curves differ in a parameter."""
     axes = panels(figure)
+    left, right = axes
     for ax, name in zip(axes, ("icl", "idg"), strict=True):
         for result, colour in zip(results, COLOURS, strict=False):
             value = getattr(result.curve.base, parameter)
             result.draw(ax, name, colour, f"${PARAMETERS[parameter].symbol} = {value:g}$")
-        finish(ax, results[0].curve.axis, f"{name}_error", log=log, title=title, legend="")
+    x = results[0].curve.axis
+    finish(left, x, "icl_error", log=log, title=title, legend="")
+    finish(right, x, "idg_error", log=log)
     write_key(figure, LEGEND.format(results[0].dim))
     return axes
 
