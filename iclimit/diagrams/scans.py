@@ -163,9 +163,9 @@ def curve(
         return replace(curves, simulated=simulated)
     predicted = predict_lines(chosen, x, grid, family, settings)
     finite_size = []
-    for line, values in zip(predicted, simulated, strict=False):
+    for line, simulations in zip(predicted, simulated, strict=False):
         # Simulated points have predictions of their own, which are more precise.
-        known = {value.runs[-1].parameters[x] for value in values}
+        known = {value.runs[-1].parameters[x] for value in simulations}
         finite_size.append([sized for sized in line if sized.parameters[x] not in known])
     return replace(curves, simulated=simulated, finite_size=finite_size)
 
