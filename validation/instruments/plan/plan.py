@@ -59,8 +59,8 @@ SKEWED_NOTE = (
 
 # How the cost is found, unless another one is given.
 COST_NOTE = (
-    f"Costs are floating-point operations, {OPERATIONS_PER_SECOND / 1e9:g}e9 in a second of one "
-    "core; machines differ by some factor."
+    f"Costs are seconds of a core that does {OPERATIONS_PER_SECOND / 1e9:g}e9 floating-point "
+    "operations in one; machines differ by some factor."
 )
 
 # What is planned where every position is trained on.
