@@ -295,11 +295,12 @@ class ParameterFit(Result):
         ax.locator_params(axis="x", nbins=5)
 
     def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
-        """Draw where the other follows each parameter, and ellipses if both are fixed."""
+        """Draw where the other follows each parameter, and ellipses if both are fixed inside."""
         names = self.precision.names
         best = [self.profiles[name].values[self.profiles[name].best] for name in names]
         part = self.precision.covariance[np.ix_([j, i], [j, i])]
-        if np.max(np.diag(part)) <= LOOSE**2:
+        inside = not any(_end(self.parameters[k]) for k in (j, i))
+        if inside and np.max(np.diag(part)) <= LOOSE**2:
             self._draw_ellipses(ax, (j, i), best, part)
         for k in (j, i):
             points = self.profiles[names[k]].points
@@ -378,15 +379,22 @@ def with_error(value: float, low: float, high: float) -> str:
 def _headline(parameter: FittedParameter) -> str:
     """Fitted value with its interval of 68 %, or its bound, under its symbol."""
     label = _label(parameter)
-    value = parameter.value
     low = parameter.low_68
     high = parameter.high_68
-    least = AT_END * (high - low)
-    if value - low < least:
+    end = _end(parameter)
+    if end < 0:
         return f"{label} < {high:.2g} (68 %)"
-    if high - value < least:
+    if end > 0:
         return f"{label} > {low:.2g} (68 %)"
-    return f"{label} = ${with_error(value, low, high)}$"
+    return f"{label} = ${with_error(parameter.value, low, high)}$"
+
+
+def _end(parameter: FittedParameter) -> int:
+    """-1 or 1 where the fitted value is at the lower or upper end of its interval, else 0."""
+    least = AT_END * (parameter.high_68 - parameter.low_68)
+    if parameter.value - parameter.low_68 < least:
+        return -1
+    return int(parameter.high_68 - parameter.value < least)
 
 
 def _label(parameter: FittedParameter) -> str:
