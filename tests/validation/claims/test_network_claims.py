@@ -88,8 +88,9 @@ def test_copying_notices_what_is_not_learned(loss, others, label):
     verdict = judged("copying", run, "quick")
     failures = [row.label for row in verdict.failures]
     assert any(label in each for each in failures) if label else not failures
-    [words] = verdict.notes
-    assert words.startswith(f"{3 + (loss == 0.9)} of 4 seeds failed, with 0%")
+    largest, failed = verdict.notes
+    assert largest.endswith(f"{others:.2g}")
+    assert failed.startswith(f"{3 + (loss == 0.9)} of 4 seeds failed, with 0%")
 
 
 @pytest.mark.parametrize(
