@@ -228,7 +228,13 @@ class ParameterFit(Result):
         if self.degrees <= 0:
             verdict = f"as many parameters as {self.kind}s: nothing is left to contradict them"
         others = map(_sentence, self.other_minima)
-        return [f"{head}, {verdict}.", *others, *self.precision.degeneracies, *self.notes]
+        bounds = [
+            f"{parameter.name} is at the end of the range that was searched: the table bounds it."
+            for parameter in self.parameters
+            if _end(parameter)
+        ]
+        known = [*others, *bounds, *self.precision.degeneracies]
+        return [f"{head}, {verdict}.", *known, *self.notes]
 
     def rows(self) -> list[dict[str, Any]]:
         """The parameters with their intervals."""
@@ -249,7 +255,7 @@ class ParameterFit(Result):
         lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
         for parameter in self.parameters:
             ends = (parameter.low_68, parameter.high_68), (parameter.low_95, parameter.high_95)
-            spans = [f"{low:.4g} to {high:.4g}" for low, high in ends]
+            spans = [_span(parameter, low, high) for low, high in ends]
             start = f"{parameter.start:.4g}{' (factor)' * parameter.factor}"
             lines.append([parameter.name, f"{parameter.value:.4g}", *spans, start])
         return "\n".join([*aligned(lines, "<>"), *self.conclusions])
@@ -308,6 +314,8 @@ class ParameterFit(Result):
             ax.plot(*line, ":", linewidth=1, label=f"best at each {_label(self.parameters[k])}")
         ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
         finish(ax, *(_label(self.parameters[m]) for m in (j, i)), legend="")
+        if not inside:
+            ax.set_title("no region: a value is at its end", fontsize="small")
         ax.locator_params(axis="x", nbins=5)
 
     def _draw_ellipses(
@@ -381,12 +389,17 @@ def _headline(parameter: FittedParameter) -> str:
     label = _label(parameter)
     low = parameter.low_68
     high = parameter.high_68
-    end = _end(parameter)
-    if end < 0:
-        return f"{label} < {high:.2g} (68 %)"
-    if end > 0:
-        return f"{label} > {low:.2g} (68 %)"
+    if _end(parameter):
+        return f"{label}: {_span(parameter, low, high)} (68 %)"
     return f"{label} = ${with_error(parameter.value, low, high)}$"
+
+
+def _span(parameter: FittedParameter, low: float, high: float) -> str:
+    """An interval in words; a bound where the value is at an end of the range."""
+    end = _end(parameter)
+    if end == 0:
+        return f"{low:.4g} to {high:.4g}"
+    return f"below {high:.4g}" if end < 0 else f"above {low:.4g}"
 
 
 def _end(parameter: FittedParameter) -> int:

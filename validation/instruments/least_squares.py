@@ -194,7 +194,13 @@ class Profile:
     best: int
 
     def root(self, values: np.ndarray | float) -> np.ndarray:
-        """Signed root of the rise, which is nearly linear in the parameter."""
+        """Signed root of the rise, which is nearly linear in the parameter.
+
+        From an end of the range on it is the rise itself that is nearly linear.
+        """
+        if self.best in (0, len(self.values) - 1):
+            rises = PchipInterpolator(self.values, self.rises)(values)
+            return np.sqrt(np.maximum(rises, 0)) * (1 if self.best == 0 else -1)
         sides = np.sign(np.arange(len(self.values)) - self.best)
         return np.asarray(PchipInterpolator(self.values, sides * np.sqrt(self.rises))(values))
 

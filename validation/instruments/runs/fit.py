@@ -20,7 +20,7 @@ from iclimit.validation.instruments.runs.predictions import predict
 from iclimit.validation.instruments.runs.run_model import FREE, LIMIT, RunModel, check_of_sequences
 
 # Where the search begins for free parameters that the table does not have.
-STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
+STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.0}
 
 # The same of runs that are trained on all positions.
 STARTS_OF_SEQUENCES = {"sequence_ratio": 2.0, "first_position": 1}

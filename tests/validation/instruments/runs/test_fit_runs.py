@@ -220,8 +220,23 @@ def test_a_parameter_at_the_end_of_its_range_is_drawn_as_a_bound():
     by_label = {ax.get_xlabel() + ax.get_ylabel(): ax for ax in fit.plot()}
     ridge = fit.parameters[1]
     profile = by_label[r"$\lambda$rise of chi-square"]
-    assert profile.get_title() == rf"$\lambda$ < {ridge.high_68:.2g} (68 %)"
+    assert profile.get_title() == rf"$\lambda$: below {ridge.high_68:.4g} (68 %)"
     assert by_label[r"$\rho$$\lambda$"].get_ylim()[1] < 100 * ridge.high_95
+
+
+def test_a_noise_that_is_0_is_bounded_whether_the_table_has_a_column_of_it_or_not():
+    """Without a column it could not come below .002, which no data asked for."""
+    sizes = {"dim": 24, "context": 48, "tasks": 24, "ridge": 0.05}
+    rows = []
+    for prompts in (576, 1152, 2304):
+        run = iclimit.finite_size_errors(**sizes, prompts=prompts, rho=0, rng=0)
+        # Lower than without noise, by a standard error or less.
+        rows.append(sizes | {"prompts": prompts, "icl": 0.99 * run.icl.mean, "icl_se": 0.01})
+    [rho] = iclimit.fit_runs(rows, "rho").parameters
+    [stated] = iclimit.fit_runs([row | {"rho": 0} for row in rows], "rho").parameters
+    assert rho.value < 1e-4
+    assert rho.high_95 == pytest.approx(stated.high_95, rel=1e-3)
+    assert "below" in str(iclimit.fit_runs(rows, "rho"))
 
 
 def test_refusals(capsys):
