@@ -62,8 +62,11 @@ _TALK = 12.0
 # Width of lines in the style of the house.
 _LINE = 1.6
 
-# Inches beside a panel that a legend above it leaves free.
+# Least inches beside a panel that a legend above it leaves free.
 _BESIDE = 0.75
+
+# Inches that it leaves free besides long labels of the y axis.
+_GAP = 0.25
 
 # Number of entries from which on a legend has small letters.
 _MANY = 7
@@ -300,7 +303,9 @@ def _legend_above(ax: Axes, heading: str) -> None:
     entries = ax.get_legend_handles_labels()
     spec = ax.get_subplotspec()
     share = len(spec.colspan) / spec.get_gridspec().ncols if spec else 1
-    most = share * ax.figure.bbox.width - _BESIDE * ax.figure.dpi
+    labels = ax.yaxis.get_tightbbox()
+    left = labels.width / ax.figure.dpi + _GAP if labels else 0
+    most = share * ax.figure.bbox.width - max(left, _BESIDE) * ax.figure.dpi
     look: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "alignment": "left"}
     look |= {"borderaxespad": 0.2, "title": heading, "handlelength": 1.5, "columnspacing": 1.2}
     if len(entries[1]) >= _MANY:

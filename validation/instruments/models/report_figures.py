@@ -24,6 +24,9 @@ THEORY = "0.45"
 # Errors on other prompts are drawn up to so many times those of the model: some diverge.
 RANGE = 5.0
 
+# Number of letters from which on the names of algorithms are written small.
+LONG = 36
+
 # Shares, and errors over the largest one, below this are drawn there: a logarithm cannot show 0.
 LEAST_SHARE = 1e-6
 
@@ -47,8 +50,8 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     _draw_model(ax, ladder.error, least)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="noise")
-    ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
-    finish(ax, "mean squared error, fresh tasks", "", legend="")
+    _name_rows(ax, heights, [rung.name for rung in rungs])
+    finish(ax, "error on fresh tasks", "", legend="")
     if largest > 5 * min(rungs[-1].error.mean, ladder.error.mean):
         log_scale(ax, "x")
 
@@ -74,8 +77,8 @@ def draw_likeness(ax: Axes, identification: Identification) -> None:
         else:
             _draw_points(ax, [algorithm.unexplained], [height], colour)
     ax.axvline(identification.tolerance, color=THEORY, linestyle="--", label="tolerance")
-    ax.set_yticks(heights, [algorithm.label.replace("_", " ") for algorithm in algorithms])
-    finish(ax, "share of the answers left unexplained", "", legend="")
+    _name_rows(ax, heights, [algorithm.label for algorithm in algorithms])
+    finish(ax, "share left unexplained", "", legend="")
     ax.set_xscale("log")
 
 

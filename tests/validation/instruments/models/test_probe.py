@@ -9,6 +9,7 @@ import pytest
 from refusals import value_error
 
 import iclimit
+from iclimit.drawing import house_style, new_figure, panels
 from iclimit.results import Estimate
 from iclimit.tables import json_text
 from iclimit.validation.instruments.models.algorithm import Baseline
@@ -245,3 +246,26 @@ def test_linear_attention_with_any_matrix_is_named():
         "It is linear attention: one step with a preconditioner, for inputs of variance 1 with "
         "eigenvalues 0.56 to 0.88; it leaves 0 % of the mean square"
     )
+
+
+@pytest.mark.parametrize("name", ["ladder", "likeness", "shifts"])
+def test_legends_and_labels_lie_within_the_page_beside_long_names(report, name):
+    long = "gated_unit_delta_rule(1.23e+03, 0.000337, 0.98, 1)"
+
+    def renamed(rows):
+        return tuple(replace(row, name=long) if row.name == "ridge" else row for row in rows)
+
+    verdict = replace(report.verdict, likenesses=renamed(report.verdict.likenesses))
+    fresh = replace(report.fresh, rungs=renamed(report.fresh.rungs))
+    shifts = tuple(replace(each, rungs=renamed(each.rungs)) for each in report.shifts)
+    named = replace(report, verdict=verdict, fresh=fresh, shifts=shifts)
+    with house_style():
+        figure = new_figure()
+        [ax] = panels(figure, 1, width=5.2, height=3.8)
+        named.draw(ax, figure=name)
+        figure.canvas.draw()
+        drawn = [ax.get_legend(), ax.xaxis.label, *ax.get_yticklabels()]
+        for text in drawn:
+            box = text.get_window_extent()
+            assert box.x0 >= 0
+            assert box.x1 <= figure.bbox.width
