@@ -319,6 +319,14 @@ def _legend_above(ax: Axes, heading: str) -> None:
         ax.set_title(ax.get_title(), pad=72 * box.height / ax.figure.dpi + 6)
 
 
+def show_zero(ax: Axes) -> None:
+    """Let the y axis reach 0, with a margin beyond what is drawn: equal values have none."""
+    lowest = min(ax.dataLim.y0, 0.0)
+    highest = max(ax.dataLim.y1, 0.0)
+    room = ax.get_ymargin() * (highest - lowest)
+    ax.set_ylim(lowest - room if lowest else 0.0, highest + room if highest else 0.0)
+
+
 def log_scale(ax: Axes, axes: str) -> None:
     """Make axes ("x", "y" or "xy") logarithmic, with labels that can be read at any range.
 

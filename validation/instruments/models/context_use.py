@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.drawing import COLOURS, Axes, draw_estimates, finish, show_zero
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.validation.instruments.models.algorithm import Examples
@@ -112,7 +112,7 @@ class ContextUse(Result):
         draw_estimates(ax, range(1, self.pairs + 1), self.weights, COLOURS[1], label="model")
         ax.axhline(self.rate.mean, color="0.45", linestyle="--", label="equal weights")
         ax.locator_params(axis="x", integer=True)
-        ax.set_ylim(bottom=min(0.0, *(weight.mean for weight in self.weights)))
+        show_zero(ax)
         finish(ax, "position of the pair", "its weight", legend="")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Axes, draw_estimates, finish, log_scale
+from iclimit.drawing import COLOURS, Axes, draw_estimates, finish, log_scale, show_zero
 from iclimit.results import Estimate
 from iclimit.validation.instruments.models.identification import Identification
 from iclimit.validation.instruments.models.ladder import Ladder
@@ -117,8 +117,15 @@ def draw_spectrum(ax: Axes, linear: LinearPart) -> None:
             ax.fill_between(numbers, linear.theory - radius, linear.theory + radius, **style)
     draw_estimates(ax, numbers, linear.eigenvalues, MODEL, label="in the model")
     ax.locator_params(axis="x", integer=True)
-    ax.set_ylim(bottom=min(0.0, linear.eigenvalues[0].mean))
+    show_zero(ax)
     finish(ax, "number", r"eigenvalue of $\Gamma$", legend="")
+
+
+def _name_rows(ax: Axes, heights: np.ndarray, names: Sequence[str]) -> None:
+    """Write names of algorithms beside their rows, small if one is long: axes need room, too."""
+    ax.set_yticks(heights, [name.replace("_", " ") for name in names])
+    if max(map(len, names)) >= LONG:
+        ax.tick_params(axis="y", labelsize="x-small")
 
 
 def _draw_points(

@@ -269,3 +269,17 @@ def test_legends_and_labels_lie_within_the_page_beside_long_names(report, name):
             box = text.get_window_extent()
             assert box.x0 >= 0
             assert box.x1 <= figure.bbox.width
+
+
+def test_equal_weights_are_drawn_below_the_upper_edge():
+    def step(inputs, labels, query):
+        return np.vecdot(np.mean(inputs * labels[:, :, None], axis=1), query)
+
+    problem = iclimit.Problem(dim=4, context=8, scale=1)
+    report = iclimit.probe(step, problem, test_prompts=600, rng=0)
+    for name in ("recency", "spectrum"):
+        ax = plt.figure().subplots()
+        report.draw(ax, figure=name)
+        low, high = ax.get_ylim()
+        assert low == 0
+        assert high > 1.02 * ax.dataLim.y1
