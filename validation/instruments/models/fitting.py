@@ -75,6 +75,9 @@ NOTHING = -math.inf, math.inf
 # A parameter that is known to no better than this, in these coordinates, is not determined.
 VAGUE = 1.5
 
+# A factor whose standard error exceeds it, in words: another parameter makes up for it.
+UNDETERMINED = "a factor that is not determined"
+
 # Mean square of answers over that of the labels below which no family is fitted.
 LEAST_SQUARE = 1e-60
 
@@ -321,6 +324,10 @@ def fit_family(
         name: _stated(value, intervals[name], optimum.get(name))
         for name, value in parameters.items()
     }
+    if algorithm.factor:
+        factor = parameters[algorithm.factor]
+        if factor.standard_error > abs(factor.mean):
+            texts[algorithm.factor] = UNDETERMINED
     if algorithm.whole is not None:
         whole = algorithm.whole
         intervals[whole.name] = (min(possible), max(possible))

@@ -356,3 +356,16 @@ def test_fits_are_judged_on_other_prompts():
     fits, members = fit_families(families(PROBLEM)[:4], SECTION, noise, 0.01)
     assert (len(fits), len(members)) == (4, 1)
     assert all(fit.unexplained.mean > 0.95 for fit in fits)
+
+
+def test_a_factor_that_a_small_step_makes_up_for_is_not_stated():
+    """A step towards 0 of a delta rule is linear attention: only its product with the factor
+    counts."""
+    keys = DRAWN.inputs / np.linalg.norm(DRAWN.inputs, axis=2, keepdims=True)
+    answers = np.vecdot(np.vecdot(keys.mT, DRAWN.labels[:, None]), DRAWN.query) / N
+    noise = 0.1 * np.random.default_rng(0).standard_normal(len(answers))
+    algorithm = rows()["unit_delta_rule"]
+    fit, _ = fit_family(algorithm, Examples(DRAWN, PROBLEM), answers + noise)
+    readout = fit.parameters["readout"]
+    assert readout.standard_error > abs(readout.mean)
+    assert fit.title.endswith("answers times a factor that is not determined")
