@@ -28,22 +28,31 @@ def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:
     return np.array([row.z for row in rows if row.standard_error > 0 and not row.upper_bound])
 
 
+def normal_band(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of each of so many sorted normal numbers, from the least one on."""
+    rank = np.arange(1, count + 1)
+    low = betaincinv(rank, count + 1 - rank, (1 - BAND) / 2)
+    high = betaincinv(rank, count + 1 - rank, (1 + BAND) / 2)
+    return ndtri(low), ndtri(high)
+
+
 def draw_deviations(
     ax: Axes,
     z: Sequence[float] | np.ndarray,
     *,
-    title: str = "All deviations, against those of chance",
+    title: str = "Deviations against chance, upper bounds left out",
     noun: str = "comparisons",
 ) -> None:
     """Draw deviations, sorted, against those of as many normal numbers, with their band."""
     ordered = np.sort(z)
     count = len(z)
     rank = np.arange(1, count + 1)
-    tails = (1 - BAND) / 2, (1 + BAND) / 2
-    ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
     expected = ndtri((rank - 0.5) / count)
     ax.fill_between(
-        expected, *ends, color="0.85", label=f"{100 * BAND:g} % band if theory is exact"
+        expected,
+        *normal_band(count),
+        color="0.85",
+        label=f"{100 * BAND:g} % band if theory is exact",
     )
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
     ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} {noun}")
