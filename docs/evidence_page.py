@@ -14,7 +14,7 @@ from iclimit.drawing import house_style, new_figure, panels, save_picture
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation.reference import LARGEST, read_reference
 from iclimit.validation.report.coverage import SHELVES, TOGETHER, Coverage, theory_functions
-from iclimit.validation.report.overview import draw_deviations, draw_resolutions
+from iclimit.validation.report.overview import draw_deviations, draw_resolutions, normal_band
 from iclimit.validation.report.record import RecordedComparison, read_record, read_setting
 from iclimit.words import percent
 
@@ -127,6 +127,18 @@ def summary_table() -> Iterator[tuple[str, ...]]:
         head = f"Claims that failed in {runs} shorter runs with other seeds"
         alarms = runs * len(CLAIMS) * FALSE_ALARM
         yield head, f"{len(setting['failures'])}", f"at most {alarms:.1f} on average"
+
+
+def outside_band() -> str:
+    """How many common factors lie outside their band, and how large z may be."""
+    z = np.sort(deviations(pooled=True))
+    low, high = normal_band(z.size)
+    accepted = min(row.threshold for row in ROWS if row.comparison.pooled and tested(row))
+    return (
+        f"Of the {z.size} common factors, {np.sum(z > high)} lie above their band and "
+        f"{np.sum(z < low)} below it; z is between {z[0]:.1f} and {z[-1]:.1f}, where the claims "
+        f"accept at least {accepted:.1f} to either side.\n"
+    )
 
 
 def recorded_coverage() -> list[Coverage]:
@@ -280,6 +292,7 @@ def write_evidence(folder: Path) -> dict[str, str]:
         "evidence-verdict.inc": verdict(),
         "evidence-failures.inc": "\n".join(failures()) + "\n",
         "evidence-summary.inc": table("56 20 24", summary_table(), "numbers"),
+        "evidence-bands.inc": outside_band(),
         "evidence-run.inc": "\n".join(run_in_words()) + "\n",
         "evidence-claims.inc": table("25 8 11 10 11 12 9 14", claims_table(), "numbers"),
         "evidence-compared.inc": compared(
