@@ -194,7 +194,7 @@ def _conventions():
         error = "" if each.loss_factor == "1" else f"{each.loss_factor} of the "
         error += "squared error" + ("" if each.query_noise else " of a noiseless query")
         error += ", less that of the oracle" if each.minus_oracle else ""
-        minimised = f"mean loss + {_times(each.ridge_factor)}λ \\|Γ\\|²"
+        minimised = rf"mean loss + {_times(each.ridge_factor)}:math:`\lambda|\Gamma|^2`"
         head = f"``{name}``: :cite:t:`{each.paper}`.  {each.remark}"
         yield head, f"{inputs}; {tasks}", products, error, minimised
 
