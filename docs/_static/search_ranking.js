@@ -21,7 +21,11 @@ const LEAST = 0.15;
 /* Results that are shown at once; a click shows the others. */
 const SHOWN = 20;
 /* What is not quoted: what is folded, code, titles of boxes, and downloads. */
-const UNQUOTED = "details, .highlight, .admonition-title, .sphx-glr-footer";
+const UNQUOTED = "details, .highlight, .admonition-title, .sphx-glr-footer, " +
+  ".sphx-glr-download-link-note";
+/* Letters that are quoted, and how many of them stand before the word that was looked for. */
+const QUOTED = 240;
+const BEFORE = 120;
 
 /* Matches of titles and names of functions are on the same scale. */
 Object.assign(Scorer, { title: 60, objNameMatch: 100, objPartialMatch: 30 });
@@ -102,16 +106,34 @@ Search.query = query => {
   };
 };
 
-/* The paragraph of a page or section with the most words of the query is quoted. */
-const summaryOf = Search.makeSearchSummary;
-Search.makeSearchSummary = (text, words, anchor) => {
-  const page = new DOMParser().parseFromString(text, "text/html");
+/* Part of a text around the first word of the query, in whole words. */
+function excerpt(text, words) {
+  const lower = text.toLowerCase();
+  const found = [...words].map(word => lower.indexOf(word.toLowerCase())).filter(at => at >= 0);
+  const from = Math.max(Math.min(...found, text.length) - BEFORE, 0);
+  const start = found.length === 0 || from === 0 ? 0 : text.indexOf(" ", from) + 1;
+  if (start + QUOTED >= text.length) return (start ? "... " : "") + text.slice(start);
+  const end = text.lastIndexOf(" ", start + QUOTED);
+  return `${start ? "... " : ""}${text.slice(start, end)} ...`;
+}
+
+/* The paragraph of a page or section with the most words of the query is quoted, or else its first
+definition. */
+Search.makeSearchSummary = (html, words, anchor) => {
+  const page = new DOMParser().parseFromString(html, "text/html");
   page.querySelectorAll(UNQUOTED).forEach(each => each.remove());
   const place = (anchor && page.getElementById(anchor.slice(1))) || page;
   const hits = ({ textContent }) =>
     [...words].filter(word => textContent.toLowerCase().includes(word)).length;
   const paragraphs = [...place.querySelectorAll("article p")];
   const [quoted] = paragraphs.sort((first, second) => hits(second) - hits(first));
-  if (quoted === undefined) return document.createElement("p");
-  return summaryOf(`<div role="main">${quoted.outerHTML}</div>`, words, "");
+  const definition = place === page ? "article dd" : `[id="${place.id}"] ~ dd`;
+  const shown = quoted ?? page.querySelector(definition);
+  const summary = document.createElement("p");
+  summary.classList.add("context");
+  if (shown === null) return summary;
+  const whole = `<div role="main">${shown.outerHTML}</div>`;
+  const text = Search.htmlToText(whole, "").replace(/\s+/g, " ").trim();
+  summary.textContent = excerpt(text, words);
+  return summary;
 };
