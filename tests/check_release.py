@@ -73,7 +73,7 @@ def readme_commands():
     [block] = re.findall(
         r"## Command line\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
     )
-    for line in block.splitlines():
+    for line in block.replace("\\\n", "").splitlines():
         yield shlex.split(line, comments=True)
 
 
