@@ -179,8 +179,8 @@ class Problem:
         Whether the query continues the sequence; otherwise it is independent of the pairs.
     link : str, (str, number), (number, number) or callable
         Function g of the labels :math:`g(z) + \epsilon` with :math:`z = \langle w, x\rangle` of
-        variance 1, as in `iclimit.effective_labels`; the noise variance is then that of
-        :math:`\epsilon`.  In other units z and the labels are over the unit of the labels.
+        variance 1, as in `iclimit.pretraining.effective_labels`; the noise variance is then that
+        of :math:`\epsilon`.  In other units z and the labels are over the unit of the labels.
     flips : float in [0, 1]
         Probability that a label, in the context or of the query, has the other sign.
     scale_law : ("student", number) or (points, probabilities), optional

@@ -115,7 +115,8 @@ def effective_labels(
     --------
     Classes are linear labels with noise, and four of ten flipped ones are much noise:
 
-    >>> from iclimit import effective_labels, icl_error
+    >>> from iclimit import icl_error
+    >>> from iclimit.pretraining import effective_labels
     >>> labels = effective_labels("sign", flips=[0.0, 0.1, 0.4])
     >>> labels.rho.round(4)
     array([ 0.5708,  1.4544, 38.2699])

@@ -68,7 +68,7 @@ def train_softmax(
     --------
     >>> import iclimit
     >>> problem = iclimit.Problem(dim=2, context=6, scale=1)
-    >>> run = iclimit.train_softmax(problem, batch=512, learning_rate=0.01, rng=0)
+    >>> run = iclimit.softmax.train_softmax(problem, batch=512, learning_rate=0.01, rng=0)
     >>> bool(run.held_out.mean < 0.6 * run.null_loss), run.converged
     (True, True)
     >>> run.network.nearest_isotropic(run.weights).value.shape

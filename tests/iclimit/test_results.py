@@ -108,14 +108,14 @@ def test_long_results_print_in_short():
     line = np.linspace(0.1, 1, 500)
     for result in (
         iclimit.optimal_learning_rate(context=np.arange(1, 900), dim=3),
-        iclimit.structured_errors(
+        iclimit.pretraining.structured_errors(
             tau=2 * line,
             alpha=1,
             kappa=1,
             rho=0.1,
             spectrum=iclimit.JointSpectrum.of_matrices([1.6, 0.4]),
         ),
-        iclimit.condition_number_schedule(1e4, steps=30),
+        iclimit.gdpp.condition_number_schedule(1e4, steps=30),
         iclimit.phase_diagram("bayes_error", x="alpha", y="rho", alpha=line + 1, rho=line),
         iclimit.curve("icl_error", **CURVE),
     ):

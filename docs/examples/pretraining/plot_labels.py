@@ -17,7 +17,7 @@ tau = np.geomspace(0.2, 20, 60)
 point = {"alpha": 2, "kappa": 2, "ridge": 0.1}
 dim = 16
 for number, link in enumerate(("identity", "sign", "relu", ("sin", 2.0))):
-    labels = iclimit.effective_labels(link)
+    labels = iclimit.pretraining.effective_labels(link)
     # Errors over the mean square of the labels, which is that of predicting 0.
     square = labels.factor * (1 + labels.rho)
     error = iclimit.icl_error(tau=tau, rho=0, link=link, **point) / square

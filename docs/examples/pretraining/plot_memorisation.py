@@ -60,7 +60,7 @@ predicted = [
     for k in tasks
 ]
 
-dmmse = iclimit.dmmse_errors(kappa=kappa, alpha=alpha, rho=rho, dim=d)
+dmmse = iclimit.pretraining.dmmse_errors(kappa=kappa, alpha=alpha, rho=rho, dim=d)
 
 figure, ax = plt.subplots(figsize=(6.4, 4.2))
 ax.plot(kappa, dmmse.icl - dmmse.idg, color="#d55e00", label="dMMSE, theory at d = 24")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from iclimit import Point, effective_labels, icl_error, idg_error, optimal_ridge, sample
+from iclimit import Point, icl_error, idg_error, optimal_ridge, sample
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
-from iclimit.pretraining import accurate_ridge, pretrained_accuracy
+from iclimit.pretraining import accurate_ridge, effective_labels, pretrained_accuracy
 from iclimit.spectra import MarchenkoPastur
 
 # Accuracies of the limit in the notes of the theory, to four digits.

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import sympy
 
-from iclimit import Point, Problem, effective_labels, icl_error, idg_error, task_gap
+from iclimit import Point, Problem, icl_error, idg_error, task_gap
 from iclimit.asymptotics.pretraining.labels import label_moments, normal_mean
 from iclimit.links import parse_link
+from iclimit.pretraining import effective_labels
 
 # Links with their functions in mpmath.
 LINKS = {

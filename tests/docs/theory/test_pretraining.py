@@ -86,8 +86,8 @@ def test_the_cost_of_a_task_decreases_with_its_noise():
 def test_dmmse_at_its_threshold():
     setting = {"alpha": 1.0, "rho": 0.3}
     information = context_information(**setting)
-    below = iclimit.dmmse_errors(theta=information * (1 - 1e-7), **setting)
-    above = iclimit.dmmse_errors(theta=information * (1 + 1e-7), **setting)
+    below = iclimit.pretraining.dmmse_errors(theta=information * (1 - 1e-7), **setting)
+    above = iclimit.pretraining.dmmse_errors(theta=information * (1 + 1e-7), **setting)
     assert below.idg == pytest.approx(0.3)
     assert above.idg == pytest.approx(iclimit.bayes_error(**setting))
     assert below.icl == pytest.approx(above.icl, rel=1e-6)
@@ -100,9 +100,11 @@ def test_dmmse_at_its_threshold():
 )
 def test_dmmse_of_few_tasks():
     setting = {"alpha": 1.0, "rho": 0.3}
-    assert iclimit.dmmse_errors(theta=1e-12, **setting).icl == pytest.approx(2.3, rel=1e-4)
-    limit = iclimit.dmmse_errors(theta=0.3, **setting).icl
-    finite = iclimit.dmmse_errors(theta=0.3, dim=24, **setting).icl
+    assert iclimit.pretraining.dmmse_errors(theta=1e-12, **setting).icl == pytest.approx(
+        2.3, rel=1e-4
+    )
+    limit = iclimit.pretraining.dmmse_errors(theta=0.3, **setting).icl
+    finite = iclimit.pretraining.dmmse_errors(theta=0.3, dim=24, **setting).icl
     assert round(100 * (finite / limit - 1)) == 12
 
 

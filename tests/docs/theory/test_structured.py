@@ -41,7 +41,7 @@ def spectra(seed, size):
 def test_isotropic_tasks():
     isotropic = SPECTRUM.of_matrices([1.0])
     for setting in SETTINGS:
-        errors = iclimit.structured_errors(**setting, spectrum=isotropic)
+        errors = iclimit.pretraining.structured_errors(**setting, spectrum=isotropic)
         assert errors.icl == pytest.approx(iclimit.icl_error(**setting), rel=1e-10)
         assert errors.idg == pytest.approx(iclimit.idg_error(**setting), rel=1e-10)
 
@@ -57,7 +57,7 @@ def test_errors_are_affine_in_the_test_covariance():
 
         def error(test, setting=setting):
             spectrum = SPECTRUM.of_matrices(task, test_covariance=test, input_covariance=inputs)
-            return iclimit.structured_errors(**setting, spectrum=spectrum)
+            return iclimit.pretraining.structured_errors(**setting, spectrum=spectrum)
 
         for share in (0.2, 0.5, 3.0):
             mixed = error(share * one + other).icl - error(other).icl
@@ -79,7 +79,7 @@ def test_best_tests():
 
         def error(values, setting=setting):
             tests = SPECTRUM.of_matrices(task, test_covariance=values)
-            return iclimit.structured_errors(**setting, spectrum=tests).icl
+            return iclimit.pretraining.structured_errors(**setting, spectrum=tests).icl
 
         slopes = direction_slopes(**setting, spectrum=spectrum)
         assert np.ptp(slopes) > 0
@@ -100,12 +100,12 @@ def test_the_best_training_is_not_the_tests():
     tests = np.array([2.5, 0.9, 0.6])
     spectrum = SPECTRUM.of_matrices(tests, test_covariance=tests)
     best = best_training_covariance(**SETTINGS[1], spectrum=spectrum)
-    assert best.icl < iclimit.structured_errors(**SETTINGS[1], spectrum=spectrum).icl
+    assert best.icl < iclimit.pretraining.structured_errors(**SETTINGS[1], spectrum=spectrum).icl
     assert np.var(best.spectrum.task) > np.var(tests)
 
 
 def long_limit(setting, spectrum, **change):
-    return iclimit.structured_errors(**(setting | change), spectrum=spectrum).icl
+    return iclimit.pretraining.structured_errors(**(setting | change), spectrum=spectrum).icl
 
 
 @states(
@@ -192,7 +192,7 @@ def normalised(values):
 def correlations(training, tests, setting):
     """Rank correlation of misalignment, resolvent alignment, trace ratio and cka with errors."""
     laws = [SPECTRUM.of_matrices(training, test_covariance=test) for test in tests]
-    errors = [iclimit.structured_errors(**setting, spectrum=law) for law in laws]
+    errors = [iclimit.pretraining.structured_errors(**setting, spectrum=law) for law in laws]
     measures = [
         [each.misalignment for each in errors],
         [resolvent_alignment(**setting, spectrum=law) for law in laws],

@@ -95,7 +95,9 @@ def test_several_quantities_share_axes():
     assert ax.get_ylabel() == r"$e_{\mathrm{ICL}}$, $e_{\mathrm{ICL}}$ of dMMSE"
     assert ax.lines[0].get_color() != ax.lines[1].get_color()
     assert ax.get_title() == ""  # the title of one would be wrong for the other
-    same = iclimit.dmmse_errors(theta=math.log(40 * 0.1) / 40, alpha=1, rho=0.3, dim=40)
+    same = iclimit.pretraining.dmmse_errors(
+        theta=math.log(40 * 0.1) / 40, alpha=1, rho=0.3, dim=40
+    )
     assert dmmse.values[0, 0] == pytest.approx(float(same.icl), rel=1e-12)
     with pytest.raises(ValueError, match=r"kappa must be >= 1/dim and finite, got"):
         iclimit.curve("sized_dmmse_icl_error", kappa=[0.01, 1], alpha=1, rho=0.3, dim=40)

@@ -65,8 +65,8 @@ def baselines(
     laws they are fitted to simulated contexts, and the loss is not stated.
 
     Labels with a link or flips count as linear ones with their unexplained variance as noise
-    (`iclimit.effective_labels`), without losses; "dmmse" is the posterior mean for the labels as
-    they are, and "sign_readout" is there for classes.
+    (`iclimit.pretraining.effective_labels`), without losses; "dmmse" is the posterior mean for the
+    labels as they are, and "sign_readout" is there for classes.
 
     Examples
     --------

@@ -266,7 +266,7 @@ def test_weights_that_were_made_from_gamma_are_read_back():
     reduced = read(layer)
     assert reduced.gamma == pytest.approx(gamma, rel=ROUNDING)
     assert reduced.ignored == 0
-    exact = iclimit.errors_of_gamma(gamma, context=CONTEXT, rho=0.1)
+    exact = iclimit.pretraining.errors_of_gamma(gamma, context=CONTEXT, rho=0.1)
     assert reduced.errors().icl == pytest.approx(exact.icl, rel=ROUNDING)
 
 
@@ -411,7 +411,9 @@ def test_tasks_come_in_the_units_of_the_layout():
     assert double.rho == pytest.approx(plain.rho)
     assert double.gamma[:, :D] == pytest.approx(plain.gamma[:, :D])
     assert double.gamma[:, D] == pytest.approx(2 * plain.gamma[:, D])
-    expected = iclimit.errors_of_gamma(double.gamma, context=CONTEXT, rho=0.1, tasks=tasks).idg
+    expected = iclimit.pretraining.errors_of_gamma(
+        double.gamma, context=CONTEXT, rho=0.1, tasks=tasks
+    ).idg
     assert double.errors(tasks=2 * tasks).idg == pytest.approx(expected)
 
 
