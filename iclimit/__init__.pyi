@@ -15,7 +15,6 @@ from .asymptotics.descent import optimal_learning_rate as optimal_learning_rate
 from .asymptotics.descent import optimal_preconditioner as optimal_preconditioner
 from .asymptotics.descent import optimal_schedule as optimal_schedule
 from .asymptotics.gdpp import optimal_gdpp as optimal_gdpp
-from .asymptotics.pretraining import JointSpectrum as JointSpectrum
 from .asymptotics.pretraining import bayes_error as bayes_error
 from .asymptotics.pretraining import finite_size_errors as finite_size_errors
 from .asymptotics.pretraining import icl_error as icl_error

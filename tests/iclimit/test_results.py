@@ -113,7 +113,7 @@ def test_long_results_print_in_short():
             alpha=1,
             kappa=1,
             rho=0.1,
-            spectrum=iclimit.JointSpectrum.of_matrices([1.6, 0.4]),
+            spectrum=iclimit.pretraining.JointSpectrum.of_matrices([1.6, 0.4]),
         ),
         iclimit.gdpp.condition_number_schedule(1e4, steps=30),
         iclimit.phase_diagram("bayes_error", x="alpha", y="rho", alpha=line + 1, rho=line),

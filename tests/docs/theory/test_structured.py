@@ -22,7 +22,7 @@ from iclimit.pretraining import (
 pytestmark = pytest.mark.slow
 
 PAGE = "pretraining/structured-data"
-SPECTRUM = iclimit.JointSpectrum
+SPECTRUM = iclimit.pretraining.JointSpectrum
 SETTINGS = [
     {"tau": 0.5, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.02},
     {"tau": 2.0, "alpha": 2.0, "kappa": 1.0, "rho": 0.1, "ridge": 0.05},
