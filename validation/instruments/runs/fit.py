@@ -19,7 +19,8 @@ from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED
 from iclimit.validation.instruments.runs.predictions import predict
 from iclimit.validation.instruments.runs.run_model import FREE, LIMIT, RunModel, check_of_sequences
 
-# Where the search begins for free parameters that the table does not have.
+# Values of free parameters that the table does not have.  The search begins at them; at a noise of
+# its own where the noise is 0, as in a table that says so.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.0}
 
 # The same of runs that are trained on all positions.
