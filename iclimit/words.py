@@ -76,13 +76,13 @@ def percent(
     return f"{rounded:g} %"
 
 
-def z_score(z: float) -> str:
+def z_text(z: float) -> str:
     """Return a deviation in standard errors; above 99.9 only that it is larger; nothing for none.
 
     Examples
     --------
-    >>> from iclimit.words import z_score
-    >>> z_score(-1.23), z_score(1e4), z_score(float("nan"))
+    >>> from iclimit.words import z_text
+    >>> z_text(-1.23), z_text(1e4), z_text(float("nan"))
     ('-1.2', '>100', '')
     """
     if math.isnan(z):

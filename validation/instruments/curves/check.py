@@ -25,7 +25,7 @@ from iclimit.validation.instruments.curves.reading import StatedCurves, read_sta
 from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
 from iclimit.validation.instruments.curves.table import Curve, are_impossible, unusable
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
-from iclimit.words import percent, z_score
+from iclimit.words import percent, z_text
 
 # Remark if losses agree and times do not.
 OTHER_OPTIMIZER = (
@@ -168,7 +168,7 @@ def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, title: s
 def _outlier(row: CurveRow) -> str:
     """Row that contradicts the theory; without a random part it has no z."""
     if math.isfinite(row.z):
-        return f"{row.label}, by {z_score(row.z)} standard errors"
+        return f"{row.label}, by {z_text(row.z)} standard errors"
     return f"{row.label}, {row.relative:+.2%} with an allowance of {row.allowed:.2%}"
 
 
@@ -178,7 +178,7 @@ def _cells(row: CurveRow) -> tuple[str, ...]:
     error = f"{row.standard_error:.2%}" if row.standard_error else "none"
     return (
         *(row.label, f"{bound}{row.estimate:.5g}", f"{row.theory:.5g}", f"{row.relative:+.2%}"),
-        *(error, f"{row.allowed:.2%}", "beyond" if math.isinf(row.z) else z_score(row.z)),
+        *(error, f"{row.allowed:.2%}", "beyond" if math.isinf(row.z) else z_text(row.z)),
     )
 
 

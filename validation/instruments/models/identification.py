@@ -66,7 +66,7 @@ from iclimit.validation.instruments.ratios import (
     ratio,
     z_of,
 )
-from iclimit.words import measured, percent, z_score
+from iclimit.words import measured, percent, z_text
 
 # A model is like an algorithm that leaves less than this share of its answers unexplained.
 HALF = 0.5
@@ -551,7 +551,7 @@ class _Evidence:
         if len(self.mixture.terms) > 1 and best.unexplained.mean > ROUNDING**2:
             return f"; still nearer is {self._sum()}"
         if _has_factor(best):
-            z = f" (z = {z_score(best.factor_z)})" if math.isfinite(best.factor_z) else ""
+            z = f" (z = {z_text(best.factor_z)})" if math.isfinite(best.factor_z) else ""
             return f", with a factor of {measured(best.factor)}, which is not 1{z}"
         return ""
 

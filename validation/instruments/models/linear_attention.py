@@ -36,7 +36,7 @@ from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import Prompts, context_summary, prompt_blocks
 from iclimit.validation.instruments.ratios import FLOAT64, ratio, without_rounding, z_of
 from iclimit.validation.instruments.weights.reduced import block_eigenvalues
-from iclimit.words import measured, percent, z_score
+from iclimit.words import measured, percent, z_text
 
 # Parts of the prompts that are predicted by the others.
 FOLDS = 8
@@ -110,7 +110,7 @@ class LinearPart:
         optimum = ""
         radius = ""
         if self.theory is not None and self.z is not None:
-            z = f" (z = {z_score(self.z)})" if math.isfinite(self.z) else ""
+            z = f" (z = {z_text(self.z)})" if math.isfinite(self.z) else ""
             optimum = f"; the optimum has {np.mean(self.theory):.4g}{z}"
         if self.error is not None:
             optimum += f"; its exact error is {self.error:.4g}"

@@ -36,7 +36,7 @@ from iclimit.validation.instruments.models.model import Answering, Model, ask_al
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 from iclimit.validation.instruments.models.sections import LAW, Section
 from iclimit.validation.instruments.ratios import z_of
-from iclimit.words import counted, measured, z_score
+from iclimit.words import counted, measured, z_text
 
 # Contexts of each length to which rates are fitted where no theory gives them.
 FITTED_CONTEXTS = 500
@@ -146,7 +146,7 @@ def impossible_sentence(rows: Sequence[Impossible]) -> str:
     others = [str(row.examples) for row in rows[1:]]
     listed = ", ".join(others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
     further = f" (so are those with {listed})" if others else ""
-    z = f", z = {z_score(first.z)}" if math.isfinite(first.z) else ""
+    z = f", z = {z_text(first.z)}" if math.isfinite(first.z) else ""
     return (
         f"Impossible: with {count} its error is {measured(first.error)}, below the least "
         f"possible, {first.least:.4g}{z}{further}: {LEAK}"

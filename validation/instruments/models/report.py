@@ -31,7 +31,7 @@ from iclimit.validation.instruments.models.report_figures import (
     draw_spectrum,
 )
 from iclimit.versions import versions
-from iclimit.words import measured, percent, z_score
+from iclimit.words import measured, percent, z_text
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
@@ -432,7 +432,7 @@ def _cell(name: str, value: Estimate | str | float) -> str:
 
 def _shown_z(z: float) -> str:
     """A z as text; a difference without any scatter has none."""
-    return z_score(z) if math.isfinite(z) else "exact"
+    return z_text(z) if math.isfinite(z) else "exact"
 
 
 def _pair(figures: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ from iclimit.validation.instruments.runs.predictions import Prediction, Theory, 
 from iclimit.validation.instruments.runs.scatter import ScatterRatio, scatter_hints, scatter_ratios
 from iclimit.validation.instruments.runs.table import COLUMNS, read_runs
 from iclimit.verdict import Verdict
-from iclimit.words import counted, percent, z_score
+from iclimit.words import counted, percent, z_text
 
 TASK_SETS = ("many", "one")
 
@@ -259,7 +259,7 @@ class RunCheck(Result):
         label = worst.label
         if worst.pooled:
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
-        size = z_score(worst.z)
+        size = z_text(worst.z)
         if abs(worst.z) >= LARGE_Z:
             size = f"more than {LARGE_Z}"
         yield (
@@ -363,7 +363,7 @@ def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -
         "" if run.by_position else f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",
-        z_score(comparison.z),
+        z_text(comparison.z),
     )
 
 
