@@ -6,7 +6,9 @@ Results of single claims that were run again, given after those of all, replace 
 that differ between these and the record vary with the seed or the preset; ``--varies`` marks them
 in what is on record already.
 
-With ``--add``, what is given joins what is on record: seeds, or results of single claims.
+With ``--add``, what is given joins what is on record: seeds, or results of single claims.  The
+rows of all claims together are then pooled from the common factors that the claims on record
+found, as their draws are not kept; claims draw independently of each other.
 After a change of a claim, ``iclimit validate CLAIM --preset full --out DIR`` and ``python -m
 benchmarks.record DIR/results.json --add`` put it on record and keep the others.
 """
@@ -14,16 +16,20 @@ benchmarks.record DIR/results.json --add`` put it on record and keep the others.
 import argparse
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.calibration import failures, z_table
+from iclimit.pooling import pool
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
 from iclimit.validation.report.coverage import TOGETHER
-from iclimit.validation.report.record import ROUNDING
+from iclimit.validation.report.record import ROUNDING, read_record
 from iclimit.validation.rows import Limit, Single, cells_of
+from iclimit.verdict import Verdict
 
 FOLDER = Path(__file__).parents[1] / "validation" / "reference"
 # Digits that are kept of each number of a comparison.
@@ -118,6 +124,28 @@ def table_of_claims(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+def all_together(preset: Any) -> dict[str, Any]:
+    """Common factors of the functions that several claims on record found one for, as results.
+
+    The claims are weighed by their standard errors, from the draws that are weighed: where large
+    values scatter most, this moves the factor down by up to its standard error.
+    """
+    found = [each.comparison for each in read_record(preset).values() if each.claim != TOGETHER]
+    factors = [row for row in found if row.pooled]
+    counts = Counter[str]()
+    for row in factors:
+        counts[row.of] += row.pooled
+    both = [
+        replace(
+            row,
+            label=f"common factor of {counts[row.of]} comparisons with {row.of}",
+            pooled=counts[row.of],
+        )
+        for row in pool(factors)
+    ]
+    return {"preset": preset, "claims": [], "together": Verdict(both, lambda _: None).rows()}
+
+
 def with_others(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
     """Rows, and those on record of other claims, in the order of the claims.
 
@@ -180,6 +208,9 @@ def main() -> None:
     tables: list[Any] = [table_of_comparisons(results, seeds), table_of_claims(results)]
     for path, rows, column in zip(paths, tables, ("claim", "name"), strict=True):
         write(path, with_others(path, rows, column) if arguments.add else rows)
+    if arguments.add:
+        rows = table_of_comparisons(all_together(results["preset"]), [])
+        write(paths[0], with_others(paths[0], rows, "claim"))
     about = folder / "run.json"
     shared = {name: results[name] for name in SHARED}
     setting = json.loads(about.read_text(encoding="utf-8")) if arguments.add else shared

@@ -157,6 +157,13 @@ def recorded_coverage() -> list[Coverage]:
     ]
 
 
+def blunt() -> str:
+    """The functions that could be wrong by more than a sharp validation would notice."""
+    known = [each for each in recorded_coverage() if each.claim and each.resolution >= SHARP]
+    names = ", ".join(f"``{each.function}`` ({percent(each.resolution)})" for each in known)
+    return f"Larger errors than {percent(SHARP)} could go unnoticed in: {names}.\n"
+
+
 def run_in_words() -> Iterator[str]:
     """Yield sentences on the run: how long it took, and with which versions."""
     setting = read_setting()
@@ -293,6 +300,7 @@ def write_evidence(folder: Path) -> dict[str, str]:
         "evidence-failures.inc": "\n".join(failures()) + "\n",
         "evidence-summary.inc": table("56 20 24", summary_table(), "numbers"),
         "evidence-bands.inc": outside_band(),
+        "evidence-blunt.inc": blunt(),
         "evidence-run.inc": "\n".join(run_in_words()) + "\n",
         "evidence-claims.inc": table("25 8 11 10 11 12 9 14", claims_table(), "numbers"),
         "evidence-compared.inc": compared(

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from iclimit.validation import CLAIMS, validate
@@ -62,6 +63,20 @@ def test_what_is_on_record_is_within_its_threshold():
     for row in read_record().values():
         if row.comparison.standard_error > 0:  # others need all digits
             assert abs(row.comparison.z) <= row.threshold, (row.claim, row.comparison.label)
+
+
+def test_all_claims_together_are_the_weighted_mean_of_what_the_claims_found():
+    claims = [row.comparison for row in read_record().values() if row.claim != TOGETHER]
+    together = [row.comparison for row in read_record().values() if row.claim == TOGETHER]
+    assert len(together) >= 20
+    for row in together:
+        found = [each for each in claims if each.of == row.of and each.pooled]
+        assert sum(each.pooled for each in found) == row.pooled
+        errors = np.array([each.standard_error for each in found])
+        factor = np.average([each.estimate for each in found], weights=errors**-2.0)
+        if not any(each.allowance for each in found):
+            assert row.estimate == pytest.approx(factor, abs=1e-7)
+            assert row.standard_error == pytest.approx(np.sum(errors**-2.0) ** -0.5, rel=1e-3)
 
 
 @pytest.fixture(scope="module")
