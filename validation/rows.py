@@ -282,6 +282,7 @@ class Limit(Row):
     draws: Hashable
     fit_label: str
     name: str
+    size: str
     options: Mapping[str, Any]
 
     def comparisons(self) -> list[Comparison]:
@@ -307,6 +308,7 @@ def limit(
     fit_label: str = "",
     name: str = "",
     about: str = "",
+    size: str = "$d$",
     **options: Any,
 ) -> Limit:
     """Limits against runs at several sizes, extrapolated to infinite size.
@@ -328,6 +330,8 @@ def limit(
         Begins the note that describes the fit; without it there is no note.
     about : str
         What is extrapolated: ``draws``, ``fit_label`` and ``name`` are made of it.
+    size : str
+        What the sizes count, for the axis of the figure.
     """
     if about:
         draws = about
@@ -336,7 +340,7 @@ def limit(
     functions = [_function_of(theory) for theory in theories.values()] if of is None else of
     runs = {size: call(_estimates, run) for size, run in runs.items()}
     later = call(fit, list(runs), list(runs.values()), **options)
-    return Limit(theories, runs, later, functions, draws, fit_label, name, options)
+    return Limit(theories, runs, later, functions, draws, fit_label, name, size, options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -40,12 +39,12 @@ HEIGHT = 2.7
 ROW = 0.28
 # Height in inches of the axis and the title around the rows of deviations.
 MARGIN = 0.8
-# Characters in a line of a title by the number of columns; those of formulas count, too.
-TITLE = {1: 120, 2: 50, 3: 30}
+# Characters that are seen in a line of a title, by the number of columns.
+TITLE = {1: 90, 2: 50, 3: 28}
 # Characters in a line of a legend.
 WIDTH = 44
-# Characters of a title that has no room in three columns.
-LONGEST = 90
+# Characters that are seen of a title that has no room in three columns.
+LONGEST = 56
 # Lines of families that share a colour.
 LINES = ("-", "--", ":", "-.")
 # Deviations are drawn up to this multiple of what is accepted, and as triangles beyond.
@@ -54,15 +53,19 @@ FARTHEST = 1.5
 PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
 # Mark of a limit in labels, which the figure shows.
 LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
-KEY = "points: simulation;  stars: theory;  dotted: extrapolated to size ∞;  bars at 0: accepted"
-# The same where ratios to predictions are extrapolated, as the axis says.
+# Parameter and value in labels.
+SETTING = re.compile(r"(?<![\w/-])(\w+) ?= ?([\d.e+-]*\d|inf)\b")
+KEY = "points: simulation;  stars: theory;  dotted: extrapolation;  bars at the limit: accepted"
+# Label of an axis with values, which titles and legends name.
+VALUE = "simulated value"
+# The same where ratios to predictions are extrapolated.
 RATIO = "simulation / prediction"
 # Width of the bar that shows which extrapolated values are accepted.
 BAR = 7
 
 
 def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
-    """Draw limits against 1 / size, families along their parameter, and below all deviations."""
+    """Draw limits against inverse sizes, families along a parameter, and below all deviations."""
     limits = [row for row in rows if isinstance(row, Limit) and len(row.runs) >= LEAST][:MOST]
     families: dict[str, dict[str, list[tuple[float, Comparison]]]] = {}
     for row in rows:
@@ -76,7 +79,7 @@ def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
         if max(map(len, members.values())) >= LEAST
     }
     count = len(limits) + len(drawn)
-    title = max((len(headed(list(row.theories))[0]) for row in limits), default=0)
+    title = max((seen(headed(list(row.theories))[0]) for row in limits), default=0)
     columns = COLUMNS.get(count, 2) if title <= LONGEST else min(count, 2)
     lines = -(-count // columns)
     functions = by_function(verdict.comparisons)
@@ -111,11 +114,11 @@ def draw_limit(ax: Axes, row: Limit, width: int, verdict: Verdict) -> None:
         linewidth = BAR * (1 - number / len(labels) / 2)
         style: Any = {"color": colour, "alpha": 0.25, "clip_on": False, "zorder": 1}
         ax.plot([0, 0], ends, linewidth=linewidth, **style)
-    words = "\n".join(wrap(title, width))
-    y = RATIO if predictions_of(row) else "estimate"
+    y = RATIO if predictions_of(row) else VALUE
     # A single panel is narrower than the figure by the names below it: a legend above is cut.
     above = any(labels) and width < TITLE[1]
-    finish(ax, "1 / size", y, title=words, legend="" if above else None)
+    finish(ax, f"1 / {row.size}", y, title=wrapped(title, width), legend="" if above else None)
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:.6g}" if x else f"0\n{row.size} = $\\infty$")
     if any(labels) and not above:
         ax.legend(fontsize="small")
 
@@ -136,13 +139,30 @@ def headed(labels: Sequence[str]) -> tuple[str, list[str]]:
 
 def in_symbols(words: Sequence[str]) -> str:
     """Words, with ``name=value`` written with the symbol of the parameter."""
-    written = []
-    for word in words:
-        name, _, value = word.partition("=")
-        numeric = re.fullmatch(r"[\d.e+-]+|inf", value)
-        symbol = PARAMETERS[name].symbol if numeric and name in PARAMETERS else ""
-        written.append(f"${symbol}={value.replace('inf', chr(92) + 'infty')}$" if symbol else word)
-    return " ".join(written).strip(" ,")
+
+    def written(setting: re.Match[str]) -> str:
+        name, value = setting.groups()
+        symbol = PARAMETERS[name].symbol if name in PARAMETERS else ""
+        return f"${symbol}={value.replace('inf', chr(92) + 'infty')}$" if symbol else setting[0]
+
+    return SETTING.sub(written, " ".join(words)).strip(" ,")
+
+
+def seen(text: str) -> int:
+    """Number of characters that are seen of a text with formulas."""
+    return len(re.sub(r"[${}_^]", "", re.sub(r"\\[A-Za-z]+", "x", text)))
+
+
+def wrapped(text: str, width: int) -> str:
+    """A text in lines of at most so many characters that are seen; formulas stay whole."""
+    lines = [""]
+    for part in re.findall(r"\$[^$]*\$\S*|\S+", text):
+        longer = f"{lines[-1]} {part}".strip()
+        if lines[-1] and seen(longer) > width:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def predictions_of(row: Limit) -> Mapping[int, Sequence[Any]]:
@@ -168,8 +188,7 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
             ratio_to(run, predictions[size][number], scale)
             for size, run in zip(sizes, runs, strict=True)
         ]
-    text = "\n".join(wrap(label, WIDTH))
-    draw_sizes(ax, sizes, runs, colour, limit=limit / unit, label=text)
+    draw_sizes(ax, sizes, runs, colour, limit=limit / unit, label=wrapped(label, WIDTH))
     value = row.fit.value[number] / unit
     error = row.fit.standard_error[number] / unit
     draw_points(ax, [0], [value], [error], colour, fmt="none")
@@ -199,9 +218,9 @@ def draw_families(
         draw_points(ax, x, [row.estimate for _, row in points], errors, colour)
     points = [point for family in families.values() for point in family]
     positive = all(min(x, row.theory) > 0 for x, row in points)
-    words = PARAMETERS[name].meaning if name in PARAMETERS else name
+    words = PARAMETERS[name].meaning.partition(" (")[0] if name in PARAMETERS else name
     of = {row.of.rpartition(".")[2].replace("_", " ") for _, row in points}
-    y = of.pop() if len(of) == 1 else "estimate"
+    y = of.pop() if len(of) == 1 else VALUE
     finish(ax, words, y, log="xy" if positive else "", legend="" if any(families) else None)
     values = sorted({x for x, _ in points})
     if len(values) <= MOST_TICKS and all(float(x).is_integer() for x in values):

@@ -61,6 +61,7 @@ def rows(effort: Effort) -> Rows:
             of=["tied_flow.loss"],
             draws=f"compute {compute:g}",
             fit_label=f"chi-square, C = {compute:.0e}",
+            size="copies",
         )
 
 

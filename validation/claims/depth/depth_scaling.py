@@ -369,6 +369,7 @@ def rows(effort: Effort) -> Rows:
         draws="drawn",
         fit_label="chi-square, width and context",
         name="Width and context",
+        size="copies",
     )
 
 

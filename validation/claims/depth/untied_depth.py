@@ -305,15 +305,16 @@ def rows(effort: Effort) -> Rows:
         losses = run(settled, **training, start=start, settle=size.settle, average=size.average)
         yield mean(f"loss, trained {label} layers", loss, call(at_zero_rate, losses), of=of)
 
-    def extrapolated(label: str, value: Any, of: str, runs: dict[int, Any], **draws: Any) -> Limit:
+    def extrapolated(label: str, value: Any, of: str, runs: dict[int, Any], **more: Any) -> Limit:
         test = f"chi-square of the fit, {label}"
-        return limit({label: value}, runs, of=[of], fit_label=test, **draws)
+        return limit({label: value}, runs, of=[of], fit_label=test, **more)
 
     rates = {
         part: run(growth, **common, rate=size.largest / part, repeats=size.pairs) for part in PARTS
     }
     of = "balanced_saddle.growth_rate"
-    yield extrapolated("growth of asymmetry", saddle.growth_rate, of, rates, draws="growth")
+    finer: dict[str, Any] = {"draws": "growth", "size": "refinement"}
+    yield extrapolated("growth of asymmetry", saddle.growth_rate, of, rates, **finer)
     for depth in DEPTHS:
         paired = {
             dim: run(on_contexts, depth=depth, dim=dim, repeats=size.contexts * DIMS[0] // dim)

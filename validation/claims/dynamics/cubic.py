@@ -128,7 +128,7 @@ def rows(effort: Effort) -> Rows:
         yield exact(label, theory, times[0][number], relative=TIME_TOLERANCE)
     gaps = {size: runs[size]["gap"] for size in SETS}
     label = "gap of the training losses, extrapolated to infinite training sets"
-    yield limit({label: 0.0}, gaps, order=2, name="Gap")
+    yield limit({label: 0.0}, gaps, order=2, name="Gap", size="$P$")
     yield drawing(draw, runs, gaps)
 
 

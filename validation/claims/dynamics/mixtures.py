@@ -224,7 +224,7 @@ def rows(effort: Effort) -> Rows:
             size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats)["gap"]
             for size in SETS
         }
-        yield limit({label: 0.0}, gaps, order=1, name=f"{c:g} of the tasks random")
+        yield limit({label: 0.0}, gaps, order=1, name=f"{c:g} of the tasks random", size="$P$")
     trainings = {
         c: run(mixture_descent, fresh_fraction=c, size=math.inf, repeats=1) for c in fractions
     }

@@ -132,6 +132,7 @@ def rows(effort: Effort) -> Rows:
         order=2,
         draws="losses",
         name="Losses",
+        size="$P$",
     )
     yield limit(
         {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
@@ -139,6 +140,7 @@ def rows(effort: Effort) -> Rows:
         order=2,
         draws="excesses",
         name="Excesses",
+        size="$P$",
     )
 
 

@@ -54,7 +54,7 @@ def rows(effort: Effort) -> Rows:
             for size in SIZES
         }
         label = f"adjusted loss at noise level {level:g}, N to infinity"
-        yield limit({label: 0.0}, runs, order=1, name=f"Noise level {level:g}")
+        yield limit({label: 0.0}, runs, order=1, name=f"Noise level {level:g}", size="$N$")
 
 
 claim = Claim.of("noisy-two-levels", __doc__, rows, figure=False)

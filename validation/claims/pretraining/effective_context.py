@@ -86,7 +86,7 @@ def rows(effort: Effort) -> Rows:
             for where, place in (("first position", 0), ("last position", -1))
         }
         kept = {count: call(_first_rows, errors, len(theories)) for count, errors in runs.items()}
-        yield limit(theories, kept, about=words, order=ORDER)
+        yield limit(theories, kept, about=words, order=ORDER, size="$n$")
 
 
 def _first_rows(errors: np.ndarray, count: int) -> np.ndarray:
