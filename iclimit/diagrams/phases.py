@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.axes import cell_edges, log_axis
+from iclimit.axes import cell_edges, is_logarithmic, log_axis
 from iclimit.checks import check_choice
 from iclimit.diagrams.boundaries import boundary_curves, boundary_labels
 from iclimit.diagrams.labelled_arrays import labelled_values
@@ -24,6 +24,7 @@ from iclimit.statistics import z_threshold
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.collections import PathCollection
+    from matplotlib.colors import Normalize
 
 # Height in inches that a boundary adds to the legend above a picture.
 _LEGEND_ROW = 0.18
@@ -41,6 +42,11 @@ _BOUNDARY_COLOURS = ("#d55e00", "#000000", "#cc79a7", "#56b4e9", "#e69f00", "#88
 
 # Colour of infinite values.
 _INFINITE = "#b0b0b0"
+
+# Colours are interpolated between so many points along each axis; between fewer it would invent.
+_ENOUGH = 20
+# Cells along an axis of a picture from which on they are not seen.
+_FINE = 300
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,8 +177,10 @@ class PhaseDiagram(PointsTaker):
         """Draw the diagram with contours and boundaries.
 
         Colours cover the values up to the 98th percentile, and the bar names the largest; infinite
-        ones are grey.  The levels of the white contours are marked on the colour bar.  In small
-        axes the legend has the formulas of the boundaries, without the words after them.
+        ones are grey.  Colours are interpolated between the points of the grid, but coarse grids,
+        whole numbers, and values beside infinite ones are drawn as cells.  The levels of the white
+        contours are marked on the colour bar.  In small axes the legend has the formulas of the
+        boundaries, without the words after them.
 
         Parameters
         ----------
@@ -353,8 +361,11 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     logarithmic = low > 0 and high > 20 * low
     norm = (LogNorm if logarithmic else Normalize)(low, high)
     cmap = colormaps["viridis"].with_extremes(bad=_INFINITE)
-    edges = (cell_edges(grid) for grid in axes)
-    mesh = ax.pcolormesh(*edges, shown, norm=norm, cmap=cmap, rasterized=True)
+    whole = bool(np.all(shown == np.round(shown)))
+    smooth = not whole and min(shown.shape) >= _ENOUGH
+    *grids, cells = _finer(*axes, shown, norm) if smooth else (*axes, shown)
+    edges = (cell_edges(grid) for grid in grids)
+    mesh = ax.pcolormesh(*edges, cells, norm=norm, cmap=cmap, rasterized=True)
     extend = "max" if shown.count() and shown.max() > high else "neither"
     short = logarithmic and high < 1e3 * low
     locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
@@ -366,9 +377,40 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     if short:
         bar.minorticks_off()
     levels = [v for v in locator.tick_values(low, high) if low < v < high]
-    if levels and not np.all(shown == np.round(shown)):
+    if levels and not whole:
         bar.add_lines(ax.contour(*axes, shown, levels=levels, colors="white", linewidths=0.6))
     return mesh
+
+
+def _finer(
+    x_grid: np.ndarray, y_grid: np.ndarray, values: np.ma.MaskedArray, norm: Normalize
+) -> tuple[np.ndarray, np.ndarray, np.ma.MaskedArray]:
+    """Finer grids, and the values there: along the colours linear, infinite ones as they are."""
+    x, x_places = _subdivided(x_grid)
+    y, y_places = _subdivided(y_grid)
+    colours = np.ma.filled(norm(values), np.nan)
+    between = _linear(_linear(colours, y_places).T, x_places).T
+    # Next to an infinite value there is no value between.
+    nearest = colours[np.ix_(np.rint(y_places).astype(int), np.rint(x_places).astype(int))]
+    shares = np.where(np.isnan(between), nearest, between)
+    return x, y, norm.inverse(np.ma.masked_invalid(shares))
+
+
+def _linear(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Rows between those of an array, at places that count them from 0."""
+    lower = places.astype(int)
+    upper = np.minimum(lower + 1, len(rows) - 1)
+    share = (places - lower)[:, None]
+    return (1 - share) * rows[lower] + share * rows[upper]
+
+
+def _subdivided(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A finer grid, even between neighbours as the axis is drawn, and its places in the grid."""
+    parts = -(-_FINE // grid.size)
+    places = np.linspace(0, grid.size - 1, (grid.size - 1) * parts + 1)
+    logarithmic = is_logarithmic(grid)
+    points = np.interp(places, np.arange(grid.size), np.log(grid) if logarithmic else grid)
+    return np.exp(points) if logarithmic else points, places
 
 
 def _draw_boundaries(boundaries: Mapping[str, list[np.ndarray]], ax: Axes) -> list[Artist]:

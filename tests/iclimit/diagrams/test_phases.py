@@ -83,6 +83,46 @@ def test_a_divergence_does_not_wreck_the_colours(diagram):
     assert to_rgba("#b0b0b0") == tuple(mesh.cmap.get_bad())
 
 
+def drawn_cells(diagram):
+    """Colours of a picture as an array, and the mesh."""
+    collections = diagram.plot(Figure().subplots()).collections
+    (mesh,) = [c for c in collections if hasattr(c, "get_coordinates")]
+    return np.ma.asarray(mesh.get_array()), mesh
+
+
+def test_colours_between_the_points_are_near_the_values_there():
+    """A map of 40 x 30 points is drawn as the values at more; at the points they are the same."""
+    grid = {"tau": np.geomspace(1.5, 10, 40), "kappa": np.linspace(0.5, 2, 30)}
+    diagram = iclimit.phase_diagram("icl_error", x="tau", y="kappa", alpha=2, rho=0.1, **grid)
+    cells, mesh = drawn_cells(diagram)
+    parts = [(now - 1) // (old - 1) for now, old in zip(cells.shape, (30, 40), strict=True)]
+    assert min(cells.shape) > 250
+    np.testing.assert_allclose(cells[:: parts[0], :: parts[1]], diagram.values, rtol=1e-12)
+    middle = mesh.get_coordinates()[:-1, :-1] / 2 + mesh.get_coordinates()[1:, 1:] / 2
+    there = iclimit.icl_error(tau=middle[..., 0], kappa=middle[..., 1], alpha=2, rho=0.1)
+    assert np.max(np.abs(cells / there - 1)) < 0.02
+
+
+def test_infinite_values_are_cells_of_their_own():
+    """Half a step around a divergence on the grid is grey, and nothing else."""
+    grid = {"tau": np.linspace(0.5, 1.5, 21), "kappa": np.linspace(0.5, 2, 20)}
+    diagram = iclimit.phase_diagram("icl_error", x="tau", y="kappa", alpha=2, rho=0.1, **grid)
+    cells, mesh = drawn_cells(diagram)
+    grey = np.ma.getmaskarray(cells)
+    x = mesh.get_coordinates()[0, :, 0]
+    assert grey.any()
+    assert np.array_equal(grey.all(axis=0), grey.any(axis=0))
+    edges = x[:-1][grey[0]].min(), x[1:][grey[0]].max()
+    assert edges == pytest.approx((0.975, 1.025), abs=0.004)
+
+
+def test_whole_numbers_are_cells():
+    """Nothing is between a number of steps and the next."""
+    grid = {"condition_number": np.geomspace(2, 1e3, 25), "tol": np.geomspace(1e-3, 0.5, 24)}
+    diagram = iclimit.phase_diagram("steps_needed", x="condition_number", y="tol", **grid)
+    np.testing.assert_array_equal(drawn_cells(diagram)[0], diagram.values)
+
+
 @pytest.mark.parametrize(
     ("quantity", "setting"),
     [
