@@ -63,12 +63,13 @@ def write_generated():
         _write(folder / f"{shelf}.rst", "\n".join(_api_page(shelf)) + "\n")
     os.environ["COLUMNS"] = "78"
     parser = build_parser()
-    verbs = next(a.choices for a in parser._actions if a.dest == "verb")
+    choice = next(a for a in parser._actions if a.dest == "verb")
+    verbs = choice.choices
     for name, one in {"main": parser, **verbs}.items():
         _write(folder / f"cli-{name}.txt", one.format_help())
     (folder / "command").mkdir(exist_ok=True)
-    for name in verbs:
-        _write(folder / "command" / f"{name}.rst", _verb_page(name))
+    for verb in choice._choices_actions:
+        _write(folder / "command" / f"{verb.dest}.rst", _verb_page(verb.dest, verb.help))
     commands = [f"   generated/command/{name}" for name in verbs]
     _write(
         folder / "commands.inc", "\n".join([".. toctree::", "   :maxdepth: 1", "", *commands, ""])
@@ -96,11 +97,12 @@ def write_generated():
     write_schematics(folder / "schematics")
 
 
-def _verb_page(name):
-    """Page of a verb: its help, and the guide that shows what it prints."""
+def _verb_page(name, summary):
+    """Page of a verb: a sentence, its help, and the guide that shows what it prints."""
     title = f"iclimit {name}"
-    lines = [title, "=" * len(title), "", f".. literalinclude:: ../cli-{name}.txt"]
-    lines += ["   :language: text", ""]
+    end = "" if summary.endswith("?") else "."
+    lines = [title, "=" * len(title), "", f"{summary[0].upper()}{summary[1:]}{end}", ""]
+    lines += [f".. literalinclude:: ../cli-{name}.txt", "   :language: text", ""]
     if name in GUIDES:
         lines += [f"Examples with their output: :doc:`/{GUIDES[name]}`.", ""]
     return "\n".join(lines)

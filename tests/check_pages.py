@@ -228,6 +228,19 @@ return Search.makeSearchSummary(page, new Set(["run"]), "").textContent;
     assert quoted == "Three runs."
 
 
+def test_search_quotes_a_sentence_of_each_command(browser):
+    """Their pages are help texts, which are code."""
+    open_page(browser, HTML / "search.html")
+    commands = [*(HTML / "api" / "generated" / "command").glob("*.html")]
+    assert len(commands) > 20
+    for command in commands:
+        quoted = browser.execute_script(
+            'return Search.makeSearchSummary(arguments[0], new Set(["iclimit"]), "").textContent',
+            command.read_text("utf-8"),
+        )
+        assert re.fullmatch("[A-Z].{10,}[.?]", quoted), f"{command.stem}: {quoted}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_content_of_page(browser, page):
     if browser.current_url != FRAME.as_uri():
