@@ -12,14 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import matplotlib.style
 from docutils import nodes
 from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
-from PIL import Image, ImageOps
+from PIL import Image
 from sphinx.addnodes import desc_signature
 from sphinx_gallery.directives import imgsgnode
+from sphinx_gallery.scrapers import matplotlib_scraper
 from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
@@ -125,6 +127,44 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
     mpl.rcParams["figure.figsize"] = (5.4, 4)  # two stand side by side
 
 
+def scrape(block, block_vars, gallery_conf):
+    """Save the figures of a block, and that of the thumbnail small, too."""
+    number = block_vars["file_conf"].get("thumbnail_number", 1)
+    number -= len(block_vars["image_path_iterator"])
+    figures = [plt.figure(each) for each in plt.get_fignums()]
+    text = matplotlib_scraper(block, block_vars, gallery_conf)
+    if 1 <= number <= len(figures):
+        folder = Path(gallery_conf["src_dir"], block_vars["target_file"]).parent / SMALL
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_small(figures[number - 1], folder / f"{Path(block_vars['src_file']).stem}.png")
+    return text
+
+
+def draw_small(figure, path):
+    """Draw the first panel with letters that can be read in a thumbnail: those of the axes."""
+    words = [*figure.legends, *figure.texts]
+    for ax in figure.axes:
+        ax.set(title="")
+        words += filter(None, [ax.get_legend(), *ax.texts, *ax.artists])
+        for label in (ax.xaxis.label, ax.yaxis.label):
+            label.set_visible(len(re.sub(r"\\\w+|[${}]", "", label.get_text())) <= LETTERS)
+    for each in words:
+        each.remove()
+    spec = figure.axes[0].get_subplotspec()
+    grid = spec and spec.get_topmost_subplotspec().get_gridspec()
+    rows, columns = grid.get_geometry() if grid else (1, 1)
+    figure.set_size_inches(columns * PANEL[0], rows * PANEL[1])
+    figure.savefig(path, dpi=240)
+    with Image.open(path) as image:
+        image.crop((0, 0, image.width // columns, image.height // rows)).save(path)
+
+
+# Where the pictures of thumbnails are drawn; the size of a panel there in inches, and letters of
+# the longest label that has room.
+SMALL = "images/small"
+PANEL = (3.0, 2.25)
+LETTERS = 22
+
 # Subjects and examples in the order in which they are best learnt.  What is not listed follows.
 GALLERY = {
     "yours": (
@@ -160,7 +200,7 @@ sphinx_gallery_conf = {
     "subsection_order": ExplicitOrder([*_SUBJECTS, "*"]),
     "within_subsection_order": ExplicitOrder([*_EXAMPLES, "*"]),
     "reset_modules": (reset_style,),
-    "thumbnail_size": (800, 560),
+    "image_scrapers": (scrape,),
     "show_memory": False,
     "min_reported_time": 0,
     "capture_repr": ("_repr_html_",),
@@ -302,14 +342,11 @@ def listing(block, text, heading):
     return [nodes.raw("", start, format="html"), code, nodes.raw("", "</details>", format="html")]
 
 
-def crop_thumbnails(app):  # noqa: ARG001
-    """Cut thumbnails of several panels side by side to the first one, which can then be read."""
-    for file in (HERE / "gallery").rglob("images/thumb/*.png"):
-        with Image.open(file) as image:
-            left, top, right, bottom = ImageOps.invert(image.convert("RGB")).getbbox()
-            columns = (right - left) // (bottom - top)
-            if columns > 1:
-                image.crop((left, top, left + (right - left) // columns, bottom)).save(file)
+def place_thumbnails(app):  # noqa: ARG001
+    """Put what `draw_small` has drawn in place of the thumbnails, which are whole figures."""
+    for file in (HERE / "gallery").rglob(f"{SMALL}/*.png"):
+        thumbnail = file.parents[1] / "thumb" / f"sphx_glr_{file.stem}_thumb.png"
+        thumbnail.write_bytes(file.read_bytes())
 
 
 def write_beside(app, exception):
@@ -325,7 +362,7 @@ def write_beside(app, exception):
 
 
 def setup(app):
-    app.connect("builder-inited", crop_thumbnails, priority=900)  # once they are drawn
+    app.connect("builder-inited", place_thumbnails, priority=900)  # once they are drawn
     app.connect("doctree-read", keep_punctuation)
     app.connect("doctree-read", link_sources)
     app.connect("doctree-read", arrange_example)
