@@ -149,3 +149,5 @@ def test_the_address_of_the_repository_is_the_same_everywhere():
     }
     for name, line in places.items():
         assert line in (ROOT / name).read_text(encoding="utf-8"), name
+    explained = "still a blank" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert explained == ("REPOSITORY-URL" in address)
