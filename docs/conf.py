@@ -4,6 +4,7 @@ import gc
 import inspect
 import re
 import sys
+import warnings
 from functools import partial, reduce
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,6 +38,8 @@ from paper_pages import draw_wall
 from theory_heads import add_head
 
 threadpool_limits(1)  # the matrices of the examples are small
+# Processes that have grown while they ran examples are replaced.
+warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 # Page trees stay to the end: looking through them for garbage again and again took a sixth of the
 # time of the pages.
 gc.set_threshold(200_000, 20, 20)
