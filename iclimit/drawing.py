@@ -37,6 +37,9 @@ class Measured(Protocol):
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
+# Part of the map of `shades` that is used: its brightest colours can hardly be seen on white.
+_BRIGHTEST = 0.8
+
 # Style sheet of all figures.
 STYLE = str(resources.files(__package__) / "house.mplstyle")
 
@@ -132,6 +135,13 @@ def picture(figure: Figure, ending: str, parameters: Mapping[str, Any] | None = 
     return content.getvalue()
 
 
+def shades(count: int) -> list[tuple[float, float, float, float]]:
+    """Colours of lines in an order, from dark to light, which grey shades keep apart, too."""
+    from matplotlib import colormaps
+
+    return [tuple(colour) for colour in colormaps["viridis"](np.linspace(0, _BRIGHTEST, count))]
+
+
 def panels(
     figure: Figure,
     columns: int = 2,
@@ -140,17 +150,18 @@ def panels(
     width: float = WIDTH,
     height: float = 3.7,
     foot: float = 0.0,
+    narrowest: float = _STACKED,
     **sharing: Any,
 ) -> list[Axes]:
     """Divide a figure of this size into axes, row by row.
 
     The last axes, below the others and as wide as all of them, are ``foot`` inches high, if it is
-    not 0.  The styles for papers have a width of their own, to which the panels are fitted or
-    stacked.
+    not 0.  The styles for papers have a width of their own, to which the panels are fitted; they
+    are stacked where they would be narrower than ``narrowest`` inches.
     """
     style = _style.get()
     if limit := COLUMNS.get(style):
-        if limit < _STACKED * columns:
+        if limit < narrowest * columns:
             rows = rows * columns
             columns = 1
             height = max(_PANEL * rows, height * limit / width)
@@ -176,6 +187,16 @@ def panels(
 def write_headline(figure: Figure, text: str) -> Text:
     """Say above a figure what it shows."""
     return figure.suptitle(text, x=0.01, ha="left", fontsize="medium", weight="bold", wrap=True)
+
+
+def write_texts(figure: Figure, head: str, foot: str) -> None:
+    """Say above a figure what it shows and below it what else is known; it grows by the texts."""
+    texts = [
+        write_headline(figure, head),
+        figure.supxlabel(foot, x=0.01, ha="left", fontsize="small", wrap=True),
+    ]
+    height = sum(text.get_window_extent().height for text in texts)
+    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
 
 
 def write_key(figure: Figure, key: str) -> None:

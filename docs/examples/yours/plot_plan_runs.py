@@ -29,9 +29,9 @@ plan = iclimit.plan_runs("transition", **setting, **sizes, kappa=kappa, effect=0
 plan.plot()
 
 # %%
-# Left: power against cost of each size, with the runs that are proposed as points.  Right: the
-# errors that are expected, with their error bars, and the shifted curve that is to be told from
-# them.  The table has one row for each size.
+# Left: probability of success against cost of each size, with the runs that are proposed as
+# points and the cheapest as a star.  Right: the errors that are expected, with their error bars,
+# and the shifted curve that is to be told from them.  The table has one row for each size.
 
 print(plan)
 

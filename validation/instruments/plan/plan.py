@@ -10,6 +10,7 @@ from tqdm.auto import tqdm
 
 from iclimit.checks import by_name, check_choice, check_integers, given
 from iclimit.experiment import Experiment, Point
+from iclimit.notation import PARAMETERS
 from iclimit.problem import TASK_LAWS
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.pretraining.cell_cost import OPERATIONS_PER_SECOND
@@ -30,6 +31,7 @@ from iclimit.validation.instruments.plan.proposals import Goal, Proposal, RunPla
 from iclimit.validation.instruments.plan.questions import (
     LISTS,
     QUESTIONS,
+    SKEWED_NOTE,
     SWEEP,
     Against,
     Terms,
@@ -50,12 +52,6 @@ SETS = 30
 
 # Fewest points of a sweep.
 FEWEST_VALUES = 4
-
-# Warning for skewed errors.
-SKEWED_NOTE = (
-    "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
-    "ten or more, or logarithms."
-)
 
 # How the cost is found, unless another one is given.
 COST_NOTE = (
@@ -242,7 +238,28 @@ def plan_runs(
     key = "cost" if goal.unknown == "repeats" else goal.unknown
     sign = -1 if goal.unknown in UPWARDS else 1
     proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
-    return RunPlan(question, proposals, unit, along, notes)
+    return RunPlan(
+        question=question,
+        proposals=proposals,
+        unit=unit,
+        along=along,
+        notes=notes,
+        least_power=goal.least_power,
+        max_cost=max_cost,
+        against=_in_words(against),
+    )
+
+
+def _in_words(against: Against | None) -> str:
+    """What is stated of the second setting or theory."""
+    if against is None:
+        return ""
+    if isinstance(against, Mapping):
+        pairs = (f"${PARAMETERS[name].symbol}$ = {value:g}" for name, value in against.items())
+        return f"with {', '.join(pairs)}"
+    if isinstance(against, str):
+        return against
+    return getattr(against, "__name__", "the other run")
 
 
 def _sizes(run: Point | Experiment | None, dim: int | Sequence[int] | None) -> list[int]:

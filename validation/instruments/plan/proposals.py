@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice, given
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels, write_headline
-from iclimit.notation import PARAMETERS
+from iclimit.drawing import Axes, Figure
 from iclimit.results import Result
 from iclimit.tables import aligned, entry, write_rows
+from iclimit.validation.instruments.plan.figure import draw_plan, draw_powers
 from iclimit.validation.instruments.plan.points import NotProposed
 from iclimit.validation.instruments.plan.questions import QUESTIONS, Contrast, Design
 from iclimit.words import counted
@@ -49,6 +49,11 @@ class Goal:
         check_choice("question", self.question, QUESTIONS)
         numbers = vars(self).items()
         check_arguments(**given({name: value for name, value in numbers if name != "question"}))
+
+    @property
+    def least_power(self) -> float | None:
+        """Power that is asked for; None if it is computed."""
+        return None if self.unknown == "power" else self.power or POWER
 
     @cached_property
     def unknown(self) -> str:
@@ -91,7 +96,7 @@ class Goal:
             If none does.
         """
         z = self.significance or SIGNIFICANCE
-        power = self.power or POWER
+        power = self.least_power or POWER
         repeats = self._repeats(design, z, power)
         effect = self.effect
         if self.unknown == "effect":
@@ -171,6 +176,27 @@ class Proposal:
         """Cost of all runs."""
         return self.repeats * self.design.cost
 
+    @property
+    def errors(self) -> dict[str, float]:
+        """Standard errors of fitted parameters by name; empty unless some are fitted."""
+        forecast = self.design.forecast
+        return forecast(self.repeats).standard_errors if forecast else {}
+
+    def standard_error(self, number: int) -> float:
+        """Standard error of the mean of all runs of a setting."""
+        return math.sqrt(self.design.points[number].variance / self.repeats)
+
+    @property
+    def words(self) -> str:
+        """How many runs, and at which dimension."""
+        each = " of each setting" if self.design.runs > 1 else ""
+        return f"{counted(self.repeats, 'run')}{each} at d = {self.dim}"
+
+    @property
+    def effect_words(self) -> str:
+        """The effect in per cent."""
+        return f"{100 * self.effect:.3g} %"
+
     def row(self) -> dict[str, Any]:
         """Row of the table; sizes that differ between the settings are left out."""
         points = self.design.points
@@ -180,9 +206,7 @@ class Proposal:
         numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
         numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
         numbers |= {} if contrast.interval else {"significance": self.significance}
-        if self.design.forecast:
-            errors = self.design.forecast(self.repeats).standard_errors
-            numbers |= {f"{name}_se": error for name, error in errors.items()}
+        numbers |= {f"{name}_se": error for name, error in self.errors.items()}
         return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
 
 
@@ -202,6 +226,10 @@ class RunPlan(Result):
         Parameter of the sweep of a transition; otherwise empty.
     notes : list of str
         What was assumed, and which sizes are not proposed and why.
+    least_power, max_cost : float or None
+        Probability of success that was asked for, and largest cost; None where it was not.
+    against : str
+        The second setting or theory in words.
     """
 
     question: str
@@ -209,6 +237,9 @@ class RunPlan(Result):
     unit: str
     along: str
     notes: list[str]
+    least_power: float | None = field(repr=False)
+    max_cost: float | None = field(repr=False)
+    against: str = field(repr=False)
 
     def rows(self) -> list[dict[str, Any]]:
         """Proposals, the best first."""
@@ -239,9 +270,9 @@ class RunPlan(Result):
                 **point.run.arguments,
                 **({"runs": best.repeats} if best.repeats > 1 else {}),
                 point.quantity: point.mean,
-                f"{point.quantity}_se": math.sqrt(point.variance / best.repeats),
+                f"{point.quantity}_se": best.standard_error(number),
             }
-            for point in best.design.points
+            for number, point in enumerate(best.design.points)
         ]
 
     def write_runs(self, path: str | os.PathLike) -> None:
@@ -266,53 +297,12 @@ class RunPlan(Result):
         return lines
 
     def draw(self, ax: Axes) -> None:
-        """Draw the power of each size against the cost of its runs, the proposal as a point."""
-        for number, proposal in enumerate(
-            sorted(self.proposals, key=lambda proposal: proposal.dim)
-        ):
-            colour = COLOURS[number % len(COLOURS)]
-            repeats = np.geomspace(1, 4 * proposal.repeats, 200)
-            powers = [proposal.contrast.power(count, proposal.significance) for count in repeats]
-            style = "-" if number < len(COLOURS) else "--"
-            ax.plot(
-                repeats * proposal.design.cost,
-                powers,
-                style,
-                color=colour,
-                label=f"{proposal.dim}",
-            )
-            ax.plot(proposal.cost, proposal.power, "o", color=colour, markersize=5)
-        ax.set_ylim(-0.03, 1.05)
-        words = f"cost of all runs [{self.unit}]", "probability of success"
-        finish(ax, *words, log="x", legend="dimension; points: proposed runs")
+        """Draw the power of each size against the cost of its runs, and the best proposal."""
+        draw_powers(ax, self)
 
-    def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw power against cost, and the theories by dimension or along a transition."""
-        left, right = panels(figure, 2, width=9.6, height=4.3)
-        write_headline(figure, self.sentence)
-        self.draw(left, **line)
-        best = self.best
-        other = QUESTIONS[self.question].other
-        quantity = best.design.points[0].quantity
-        error = "task_gap" if quantity == "gap" else f"{quantity}_error"
-        if self.along:
-            x = [point.ratios[self.along] for point in best.design.points]
-            _draw_theories(right, x, [(best, number) for number in range(len(x))], other)
-            finish(right, self.along, error, log="x", legend=f"d = {best.dim}")
-            return [left, right]
-        ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
-        if QUESTIONS[self.question].takes_free:
-            _draw_forecast(right, [proposal.row() for proposal in ordered])
-        else:
-            _draw_theories(
-                right,
-                [proposal.dim for proposal in ordered],
-                [(proposal, 0) for proposal in ordered],
-                other,
-            )
-            finish(right, "dim", error, legend="with the repeats proposed")
-        right.locator_params(axis="x", integer=True)
-        return [left, right]
+        return draw_plan(figure, self)
 
     def __str__(self) -> str:
         """Table of the proposals, the runs of the best one, and what was assumed."""
@@ -332,48 +322,16 @@ class RunPlan(Result):
     def sentence(self) -> str:
         """What the best proposal promises."""
         best = self.best
-        single = best.repeats == 1
-        runs = counted(best.repeats, "run")
-        if best.design.runs > 1:
-            runs += " of each setting"
-        runs += f" at d = {best.dim}"
         question = QUESTIONS[self.question]
         what = question.promise.format(
-            s="s" if single else "",
-            effect=f"{100 * best.effect:.3g} %",
+            s="s" if best.repeats == 1 else "",
+            effect=best.effect_words,
             z=f" at {best.significance:.3g}σ",
             along=self.along,
         )
         promised = f"{100 * best.power:.1f} %"
         chance = f"probability {promised}" if question.interval else f"{promised} power"
-        return f"{runs} {what} with {chance}."
-
-
-def _draw_forecast(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the expected errors of fitted parameters by dimension."""
-    names = [name for name in rows[0] if name.endswith("_se")]
-    for name, colour in zip(names, COLOURS, strict=False):
-        errors = [row[name] for row in rows]
-        symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
-        label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
-        ax.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
-    finish(ax, "dim", "relative standard error of the fit", legend="")
-
-
-def _draw_theories(
-    ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]], other: str
-) -> None:
-    """Draw what two theories say of the points, with the error bars of the repeats proposed."""
-    points = [proposal.design.points[number] for proposal, number in places]
-    bars = [
-        math.sqrt(point.variance / proposal.repeats)
-        for point, (proposal, _) in zip(points, places, strict=True)
-    ]
-    others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
-    draw_points(
-        ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="expected"
-    )
-    ax.plot(x, others, "--", color=COLOURS[1], label=other)
+        return f"{best.words} {what} with {chance}."
 
 
 def _in_table(value: object) -> str:

@@ -51,6 +51,13 @@ MANY = 100
 # Errors of single runs are skewed if their standard deviation is a larger share of the mean.
 SKEWED = 0.1
 
+# Warning for skewed errors.
+SCATTER = (
+    "single runs scatter by more than a tenth of the error: judge means of ten or more, or "
+    "logarithms."
+)
+SKEWED_NOTE = f"Where skewed says yes, {SCATTER}"
+
 # More repeats than this are never proposed.
 MOST_REPEATS = 10**9
 
@@ -369,8 +376,9 @@ class Question:
     promise : str
         What the runs do, with braces for the ending of the verb, the effect, the significance and
         the parameter of a sweep.
-    other : str
-        What the runs exclude, in the legend.
+    one, other : str
+        What the runs should show, and what they exclude, in the legend, with braces for the
+        effect, the parameter of a sweep, and what is stated of the second setting or theory.
     takes_effect : bool
         Whether the effect is stated; otherwise theory fixes it.
     interval : bool
@@ -385,6 +393,7 @@ class Question:
 
     design: Callable[[Planner, Sequence[PlannedRun], Terms], Design]
     promise: str
+    one: str = "theory"
     other: str = ""
     takes_effect: bool = False
     interval: bool = False
@@ -399,27 +408,29 @@ QUESTIONS = {
     "precision": Question(
         lambda _, points, __: precision(points),
         "measure{s} the limit to {effect}",
-        "largest deviation",
+        other="allowed deviation: {effect}",
         takes_effect=True,
         interval=True,
     ),
     "difference": Question(
         lambda planner, points, _: difference(planner, points),
         "separate{s} these errors ({effect} apart){z}",
-        "other setting",
+        "as stated",
+        "{against}",
         takes_second=True,
         runs_second=True,
     ),
     "theories": Question(
         lambda planner, points, terms: theories(planner, points, terms.second),
         "separate{s} these theories ({effect} apart){z}",
-        "other theory",
+        "linear attention",
+        "{against}",
         takes_second=True,
     ),
     "transition": Question(
         lambda _, points, terms: transition(points, terms.along),
         "notice{s} a shift along {along} by {effect}{z}",
-        "shifted curve",
+        other="the same, shifted by {effect} along {along}",
         takes_effect=True,
         swept=SWEEP,
     ),
@@ -427,7 +438,7 @@ QUESTIONS = {
         lambda _, points, terms: bend(points, terms.along),
         "tell{s} the curve along {along} from a straight line in its logarithm, which it leaves "
         "by up to {effect} of its first error,{z}",
-        "straight line",
+        other="straight line in ln {along}",
         swept=SWEEP,
     ),
     "forecast": Question(

@@ -17,7 +17,7 @@ from iclimit.drawing import (
     finish,
     log_scale,
     panels,
-    write_headline,
+    write_texts,
 )
 from iclimit.notation import PARAMETERS, sizes_of
 from iclimit.validation.instruments.runs.judgement import RowDeviation
@@ -67,13 +67,7 @@ def draw_check(
     errors, pulls = panels(figure, 2, width=10.4, height=4.4)
     draw_errors(errors, rows, theory)
     _draw_pulls(pulls, rows, verdict)
-    reasons = "\n".join(sentences[1:])
-    texts = [
-        write_headline(figure, " ".join(sentences[:1])),
-        figure.supxlabel(reasons, x=0.01, ha="left", fontsize="small", wrap=True),
-    ]
-    height = sum(text.get_window_extent().height for text in texts)
-    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
+    write_texts(figure, " ".join(sentences[:1]), "\n".join(sentences[1:]))
 
 
 def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:

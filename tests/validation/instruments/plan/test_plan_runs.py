@@ -271,11 +271,69 @@ def test_figure_has_power_and_theories(tmp_path):
     sweep = planned("transition", kappa=[0.5, 1.0, 2.0, 4.0], repeats=20)
     sweep.write(tmp_path / "plan.png")
     left, right = sweep.plot()
-    assert left.get_xlabel() == "cost of all runs [s]"
+    assert left.get_xlabel() == "estimated cost of all runs [s]"
     assert "kappa" in right.get_xlabel()
     fit = planned("forecast", free=["rho"], effect=1.0)
     _, right = fit.plot()
-    assert [text.get_text() for text in right.get_legend().get_texts()] == [r"$\rho$"]
+    assert legend_of(right) == [r"$\rho$", "allowed deviation: 100 %"]
+
+
+def legend_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def lines_of(ax, **look):
+    """Lines of axes by what these methods return."""
+    return [
+        line
+        for line in ax.lines
+        if all(getattr(line, f"get_{name}")() == value for name, value in look.items())
+    ]
+
+
+def test_the_star_is_at_the_best_proposal_and_named():
+    plan = planned("theories", against="dmmse", dim=(12, 16, 24), significance=4.0)
+    left, right = plan.plot()
+    best = plan.rows()[0]
+    [star] = lines_of(left, marker="*")
+    assert (star.get_xdata(), star.get_ydata()) == ([best["cost"]], [best["power"]])
+    words = [text.get_text().strip() for text in left.texts]
+    assert words[-1] == f"{best['repeats']} runs at d = {best['dim']}"
+    [star] = lines_of(right, marker="*")
+    assert star.get_xdata() == [best["dim"]]
+    assert star.get_ydata() == [plan.runs()[0]["icl"]]
+
+
+def test_lines_stand_in_the_legend_from_left_to_right_and_lighter_with_their_size():
+    plan = planned("theories", against={"kappa": 2.0}, dim=(12, 16, 20, 24), significance=3.0)
+    left, _ = plan.plot()
+    lines = lines_of(left, marker="o")
+    half = [line.get_xdata()[np.argmax(line.get_ydata() > 0.5)] for line in lines]
+    assert half == sorted(half)
+    assert legend_of(left) == [line.get_label() for line in lines]
+    ordered = sorted(lines, key=lambda line: int(line.get_label()))
+    greys = [np.dot(line.get_color()[:3], (0.299, 0.587, 0.114)) for line in ordered]
+    assert greys == sorted(greys)
+
+
+@pytest.mark.parametrize(
+    ("options", "power", "cost"),
+    [
+        ({"effect": 1.0, "power": 0.9}, 0.9, None),
+        ({"power": 0.9, "max_cost": 4.0}, 0.9, 4.0),
+        ({"effect": 1.0, "max_cost": 4.0}, None, 4.0),
+    ],
+)
+def test_what_is_asked_for_is_drawn(options, power, cost):
+    left, _ = planned("transition", kappa=[0.5, 1.0, 2.0, 4.0], **options).plot()
+    lines = lines_of(left, linestyle="--")
+    heights = [line.get_ydata()[0] for line in lines if line.get_xdata() == [0, 1]]
+    places = [line.get_xdata()[0] for line in lines if line.get_ydata() == [0, 1]]
+    assert heights == ([power] if power else [])
+    assert places == ([cost] if cost else [])
+    words = " ".join(text.get_text() for text in left.texts)
+    assert ("asked:\n90 %" in words) == bool(power)
+    assert ("largest cost: 4 s" in words) == bool(cost)
 
 
 @pytest.mark.parametrize(
