@@ -16,7 +16,7 @@ from .instruments.models.positions import probe_positions as probe_positions
 from .instruments.models.probe import probe as probe
 from .instruments.models.report import AlgorithmReport as AlgorithmReport
 from .instruments.plan.plan import plan_runs as plan_runs
-from .instruments.plan.proposals import RunPlan as RunPlan
+from .instruments.plan.run_plan import RunPlan as RunPlan
 from .instruments.positions.check import PositionCheck as PositionCheck
 from .instruments.positions.check import check_positions as check_positions
 from .instruments.runs.check import RunCheck as RunCheck

@@ -27,7 +27,7 @@ from iclimit.validation.instruments.plan.points import (
     run_at,
     task_law_of,
 )
-from iclimit.validation.instruments.plan.proposals import Goal, Proposal, RunPlan
+from iclimit.validation.instruments.plan.proposals import Goal, Proposal
 from iclimit.validation.instruments.plan.questions import (
     LISTS,
     QUESTIONS,
@@ -37,6 +37,7 @@ from iclimit.validation.instruments.plan.questions import (
     Terms,
     second_of,
 )
+from iclimit.validation.instruments.plan.run_plan import RunPlan
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
 from iclimit.validation.instruments.runs.run_model import FREE, check_of_sequences
@@ -244,9 +245,9 @@ def plan_runs(
         unit=unit,
         along=along,
         notes=notes,
-        least_power=goal.least_power,
-        max_cost=max_cost,
-        against=_in_words(against),
+        _least_power=goal.least_power,
+        _max_cost=max_cost,
+        _against=_in_words(against),
     )
 
 

@@ -1,22 +1,16 @@
-"""Proposals: how many runs of a design reach a goal, and the plan that ranks them."""
+"""Proposals: how many runs of a design reach a goal."""
 
 from __future__ import annotations
 
 import math
-import os
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice, given
-from iclimit.drawing import Axes, Figure
-from iclimit.results import Result
-from iclimit.tables import aligned, entry, write_rows
-from iclimit.validation.instruments.plan.figure import draw_plan, draw_powers
 from iclimit.validation.instruments.plan.points import NotProposed
 from iclimit.validation.instruments.plan.questions import QUESTIONS, Contrast, Design
 from iclimit.words import counted
@@ -208,142 +202,3 @@ class Proposal:
         numbers |= {} if contrast.interval else {"significance": self.significance}
         numbers |= {f"{name}_se": error for name, error in self.errors.items()}
         return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
-
-
-@dataclass(frozen=True, repr=False)
-class RunPlan(Result):
-    """Runs that answer a question, the cheapest first (`plan_runs`).
-
-    Attributes
-    ----------
-    question : str
-        What was asked.
-    proposals : list of Proposal
-        Sizes with the number of their repeats.
-    unit : str
-        Unit of the cost.
-    along : str
-        Parameter of the sweep of a transition; otherwise empty.
-    notes : list of str
-        What was assumed, and which sizes are not proposed and why.
-    least_power, max_cost : float or None
-        Probability of success that was asked for, and largest cost; None where it was not.
-    against : str
-        The second setting or theory in words.
-    """
-
-    question: str
-    proposals: list[Proposal]
-    unit: str
-    along: str
-    notes: list[str]
-    least_power: float | None = field(repr=False)
-    max_cost: float | None = field(repr=False)
-    against: str = field(repr=False)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Proposals, the best first."""
-        return [proposal.row() for proposal in self.proposals]
-
-    @property
-    def best(self) -> Proposal:
-        """The first proposal.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
-        if not self.proposals:
-            raise ValueError(" ".join(["no size is proposed.", *self.notes]))
-        return self.proposals[0]
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Runs of the best proposal as a table.
-
-        It has the errors that are expected, with their standard errors, in columns that
-        `check_runs` reads: replace them by what you measure.
-        """
-        best = self.best
-        return [
-            {
-                **point.run.arguments,
-                **({"runs": best.repeats} if best.repeats > 1 else {}),
-                point.quantity: point.mean,
-                f"{point.quantity}_se": best.standard_error(number),
-            }
-            for number, point in enumerate(best.design.points)
-        ]
-
-    def write_runs(self, path: str | os.PathLike) -> None:
-        """Write the table of runs to a file that ends in .csv or .json."""
-        write_rows(path, self.runs())
-
-    @property
-    def commands(self) -> list[str]:
-        """Lines of Python that make the runs of the best proposal here."""
-        best = self.best
-        lines = []
-        for number, point in enumerate(best.design.points):
-            seed = 0 if best.design.paired else number
-            numbers = point.run.arguments
-            drawn = f"repeats={best.repeats!r}, rng={seed!r}"
-            if point.run.in_course:
-                made = f"iclimit.Experiment.of({_written(numbers)})"
-                lines.append(f"iclimit.sample({made}, {drawn}).{point.quantity}")
-            else:
-                text = f"{_written(numbers)}, {drawn}"
-                lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
-        return lines
-
-    def draw(self, ax: Axes) -> None:
-        """Draw the power of each size against the cost of its runs, and the best proposal."""
-        draw_powers(ax, self)
-
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
-        """Draw power against cost, and the theories by dimension or along a transition."""
-        return draw_plan(figure, self)
-
-    def __str__(self) -> str:
-        """Table of the proposals, the runs of the best one, and what was assumed."""
-        if not self.proposals:
-            return "\n".join(self.conclusions)
-        rows = self.rows()
-        named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
-        lines = [[_in_table(value) for value in row.values()] for row in rows]
-        return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
-
-    @property
-    def conclusions(self) -> list[str]:
-        """What the best proposal promises, and what was assumed."""
-        return [self.sentence if self.proposals else "No size is proposed.", *self.notes]
-
-    @property
-    def sentence(self) -> str:
-        """What the best proposal promises."""
-        best = self.best
-        question = QUESTIONS[self.question]
-        what = question.promise.format(
-            s="s" if best.repeats == 1 else "",
-            effect=best.effect_words,
-            z=f" at {best.significance:.3g}σ",
-            along=self.along,
-        )
-        promised = f"{100 * best.power:.1f} %"
-        chance = f"probability {promised}" if question.interval else f"{promised} power"
-        return f"{best.words} {what} with {chance}."
-
-
-def _in_table(value: object) -> str:
-    """Entry of the printed table."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    return entry(value, 3)
-
-
-def _written(numbers: Mapping[str, Any]) -> str:
-    """Arguments as Python has them."""
-    return ", ".join(
-        f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
-        for name, value in numbers.items()
-    )

@@ -1,10 +1,12 @@
-"""The figure of a plan: what each size promises for its cost, and what its runs tell apart."""
+"""The plan that ranks proposals: its table, its runs, and its figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +22,10 @@ from iclimit.drawing import (
     write_texts,
 )
 from iclimit.notation import PARAMETERS
+from iclimit.results import Result
+from iclimit.tables import aligned, entry, write_rows
+from iclimit.validation.instruments.plan.proposals import Proposal
 from iclimit.validation.instruments.plan.questions import QUESTIONS, SCATTER, SKEWED_NOTE
-
-if TYPE_CHECKING:
-    from iclimit.validation.instruments.plan.proposals import Proposal, RunPlan
 
 # Lines end at this multiple of the cost of the runs that are proposed.
 BEYOND = 4
@@ -47,11 +49,147 @@ BEST: dict[str, Any] = {"marker": "*", "linestyle": "none", "color": "#ffd700", 
 BEST |= {"markeredgecolor": "black", "markeredgewidth": 0.8}
 
 
-def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
+@dataclass(frozen=True, repr=False)
+class RunPlan(Result):
+    """Runs that answer a question, the cheapest first (`plan_runs`).
+
+    Attributes
+    ----------
+    question : str
+        What was asked.
+    proposals : list of Proposal
+        Sizes with the number of their repeats.
+    unit : str
+        Unit of the cost.
+    along : str
+        Parameter of the sweep of a transition; otherwise empty.
+    notes : list of str
+        What was assumed, and which sizes are not proposed and why.
+    """
+
+    question: str
+    proposals: list[Proposal]
+    unit: str
+    along: str
+    notes: list[str]
+    # Probability of success that was asked for, largest cost, and the second setting in words.
+    _least_power: float | None = field(repr=False)
+    _max_cost: float | None = field(repr=False)
+    _against: str = field(repr=False)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Proposals, the best first."""
+        return [proposal.row() for proposal in self.proposals]
+
+    @property
+    def best(self) -> Proposal:
+        """The first proposal.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if not self.proposals:
+            raise ValueError(" ".join(["no size is proposed.", *self.notes]))
+        return self.proposals[0]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs of the best proposal as a table.
+
+        It has the errors that are expected, with their standard errors, in columns that
+        `check_runs` reads: replace them by what you measure.
+        """
+        best = self.best
+        return [
+            {
+                **point.run.arguments,
+                **({"runs": best.repeats} if best.repeats > 1 else {}),
+                point.quantity: point.mean,
+                f"{point.quantity}_se": best.standard_error(number),
+            }
+            for number, point in enumerate(best.design.points)
+        ]
+
+    def write_runs(self, path: str | os.PathLike) -> None:
+        """Write the table of runs to a file that ends in .csv or .json."""
+        write_rows(path, self.runs())
+
+    @property
+    def commands(self) -> list[str]:
+        """Lines of Python that make the runs of the best proposal here."""
+        best = self.best
+        lines = []
+        for number, point in enumerate(best.design.points):
+            seed = 0 if best.design.paired else number
+            numbers = point.run.arguments
+            drawn = f"repeats={best.repeats!r}, rng={seed!r}"
+            if point.run.in_course:
+                made = f"iclimit.Experiment.of({_written(numbers)})"
+                lines.append(f"iclimit.sample({made}, {drawn}).{point.quantity}")
+            else:
+                text = f"{_written(numbers)}, {drawn}"
+                lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
+        return lines
+
+    def draw(self, ax: Axes) -> None:
+        """Draw the power of each size against the cost of its runs, and the best proposal."""
+        _draw_powers(ax, self)
+
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+        """Draw power against cost, and the theories by dimension or along a transition."""
+        return _draw_plan(figure, self)
+
+    def __str__(self) -> str:
+        """Table of the proposals, the runs of the best one, and what was assumed."""
+        if not self.proposals:
+            return "\n".join(self.conclusions)
+        rows = self.rows()
+        named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
+        lines = [[_in_table(value) for value in row.values()] for row in rows]
+        return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
+
+    @property
+    def conclusions(self) -> list[str]:
+        """What the best proposal promises, and what was assumed."""
+        return [self.sentence if self.proposals else "No size is proposed.", *self.notes]
+
+    @property
+    def sentence(self) -> str:
+        """What the best proposal promises."""
+        best = self.best
+        question = QUESTIONS[self.question]
+        what = question.promise.format(
+            s="s" if best.repeats == 1 else "",
+            effect=best.effect_words,
+            z=f" at {best.significance:.3g}σ",
+            along=self.along,
+        )
+        promised = f"{100 * best.power:.1f} %"
+        chance = f"probability {promised}" if question.interval else f"{promised} power"
+        return f"{best.words} {what} with {chance}."
+
+
+def _in_table(value: object) -> str:
+    """Entry of the printed table."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return entry(value, 3)
+
+
+def _written(numbers: Mapping[str, Any]) -> str:
+    """Arguments as Python has them."""
+    return ", ".join(
+        f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
+        for name, value in numbers.items()
+    )
+
+
+def _draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
     """Draw probability against cost, and the theories by dimension or along a transition."""
     left, right = panels(figure, 2, width=9.6, height=4.3)
     write_texts(figure, plan.sentence, "\n".join(_notes(plan)))
-    draw_powers(left, plan)
+    _draw_powers(left, plan)
     if plan.along:
         _draw_curve(right, plan)
     else:
@@ -67,7 +205,7 @@ def _notes(plan: RunPlan) -> list[str]:
     return notes
 
 
-def draw_powers(ax: Axes, plan: RunPlan) -> None:
+def _draw_powers(ax: Axes, plan: RunPlan) -> None:
     """Draw the probability of success of each size against the cost of its runs.
 
     Lines have the colours of their sizes, and stand in the legend in their order from left to
@@ -122,10 +260,10 @@ def _half_cost(proposal: Proposal) -> float:
 def _draw_asked(ax: Axes, plan: RunPlan) -> None:
     """Draw the probability that is asked for, and the largest cost."""
     small: dict[str, Any] = {"fontsize": "small", "color": "0.3"}
-    if (power := plan.least_power) is not None:
+    if (power := plan._least_power) is not None:
         ax.axhline(power, **ASKED)
         ax.text(1.01, power, f"asked:\n{100 * power:g} %", va="center", **small, **_by_y(ax))
-    if (cost := plan.max_cost) is not None:
+    if (cost := plan._max_cost) is not None:
         ax.axvline(cost, **ASKED)
         ax.set_ylim(top=TOP + ROW)
         words = f" largest cost: {cost:g} {plan.unit} "
@@ -210,7 +348,7 @@ def _draw_theories(
     bars = [proposal.standard_error(number) for proposal, number in places]
     others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
     label = question.other.format(
-        effect=plan.best.effect_words, along=_symbol(plan.along), against=plan.against or "no gap"
+        effect=plan.best.effect_words, along=_symbol(plan.along), against=plan._against or "no gap"
     )
     lines = [(means, "o-", COLOURS[0], question.one)]
     if question.interval:
