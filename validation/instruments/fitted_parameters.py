@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.special import chdtrc, chdtri
 
 from iclimit.checks import check_choice, shown
-from iclimit.drawing import Axes, Figure, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels, write_texts
 from iclimit.notation import PARAMETERS
 from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
 from iclimit.validation.instruments.fitting import Solution
-from iclimit.validation.instruments.least_squares import LEVELS, LOOSE, RISE, Precision, Profile
+from iclimit.validation.instruments.least_squares import (
+    LEVELS,
+    LOOSE,
+    RISE,
+    Precision,
+    Profile,
+    heights_at,
+    sums_of_squares,
+)
 from iclimit.words import counted
 
 # Powers of ten that numbers are written out with.
@@ -26,7 +34,34 @@ MOST_POWER = 4
 AT_END = 1e-6
 
 # Height in inches of the panel of deviations below several parameters.
-FOOT = 3.2
+FOOT = 2.8
+
+# Rise of chi-square up to which it is drawn.
+HIGHEST = 2 * LEVELS[95]
+
+# Ranges of axes are wider than profiles by this factor, so that no region of two parameters is
+# cut: it reaches further than profiles, which may end at `RISE`.
+STRETCH = 1.1
+
+# Rise of chi-square at the ends of regions of two parameters.
+PAIR_LEVELS = {level: float(chdtri(2, 1 - level / 100)) for level in LEVELS}
+
+# Shades of intervals and of regions.
+SHADES = {68: "#8fbbdc", 95: "#d3e4f1"}
+
+# Values of a parameter, on a grid of two and along a curve.
+NODES = 100
+FINE = 400
+
+# A region of two parameters that is not so many of these values wide is not drawn.
+THINNEST = 4
+
+# Share of the width of a panel between its end and the middle of words in it.
+ASIDE = 0.12
+
+# Most ticks of an axis, and how many letters high a tick label is wide at most.
+MOST_TICKS = 5
+LETTERS = 6
 
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
@@ -168,6 +203,8 @@ class ParameterFit(Result):
     profiles: dict[str, Profile]
     notes: list[str]
     other_minima: list[dict[str, float]]
+    # The lowest minimum, by which regions of two parameters are drawn.
+    _solution: Solution[Any]
 
     # A measurement and the source of all, in words.
     kind: ClassVar[str] = "error"
@@ -194,6 +231,7 @@ class ParameterFit(Result):
             profiles=profiles,
             notes=notes,
             other_minima=[_other(minimum, best, stated) for minimum in minima[1:]],
+            _solution=best,
             **own,
         )
 
@@ -269,67 +307,146 @@ class ParameterFit(Result):
         return np.asarray(parameter.value * np.exp(x - curve.values[curve.best]))
 
     def draw_figure(self, figure: Figure, /, **line: Any) -> list[Axes]:
-        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations.
+        """Draw profiles of chi-square, regions of pairs of parameters, and the deviations.
 
-        The deviations stand below, or beside the profile of a single parameter.
+        The deviations stand below, or beside the profile of a single parameter.  Intervals in
+        words and the key of the regions stand above the diagonal.
         """
         size = len(self.parameters)
         if size == 1:
             axes = panels(figure, 2, width=7.2, height=3.2)
         else:
-            axes = panels(figure, size, size, width=3.6 * size, height=3.2 * size, foot=FOOT)
+            shape = {"width": 3.6 * size, "height": 3.2 * size, "foot": FOOT}
+            axes = panels(figure, size, size, **shape, narrowest=0.0)
         for i in range(size):
             self._draw_profile(axes[i * size + i], i)
             for j in range(i):
                 self._draw_pair(axes[i * size + j], j, i)
             for j in range(i + 1, size):
-                axes[i * size + j].set_visible(False)
+                axes[i * size + j].set_axis_off()
         self.draw(axes[-1], **line)
+        if size > 1:
+            self._write_words(axes[size - 1], axes[size])
+        head, *foot = self.conclusions
+        write_texts(figure, head, "\n".join(foot))
         return axes
 
+    def _range(self, number: int) -> np.ndarray:
+        """Logarithms of a parameter, from end to end of what is drawn of it."""
+        curve = self.profiles[self.parameters[number].name]
+        fine = np.linspace(curve.values[0], curve.values[-1], FINE)
+        inside = fine[curve.root(fine) ** 2 <= HIGHEST]
+        best = curve.values[curve.best]
+        ends = best + STRETCH * (inside[[0, -1]] - best)
+        bounds = [end[number] for end in self._solution.data.bounds]
+        low, high = np.clip(ends, *bounds)
+        return np.linspace(low, high, NODES)
+
     def _draw_profile(self, ax: Axes, number: int) -> None:
-        curve = self.profiles[self.precision.names[number]]
-        fine = np.linspace(curve.values[0], curve.values[-1], 200)
-        ax.plot(self._natural(number, fine), curve.root(fine) ** 2)
-        for level, rise in LEVELS.items():
-            ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
-            place = ax.get_yaxis_transform()
-            ax.text(0.02, rise, f"{level} %", transform=place, fontsize="small", va="bottom")
-        ax.set_ylim(0, 2 * LEVELS[95])
+        """Draw chi-square over a parameter, with its intervals as shades."""
         parameter = self.parameters[number]
+        x = self._range(number)
+        values = self._natural(number, x)
+        ax.axvspan(parameter.low_95, parameter.high_95, color=SHADES[95], linewidth=0)
+        ax.axvspan(parameter.low_68, parameter.high_68, color=SHADES[68], linewidth=0)
+        ax.plot(values, self.profiles[parameter.name].root(x) ** 2, color=COLOURS[0])
+        # Within the curve, or beside it where it rises from an end.
+        room = ASIDE * (values[-1] - values[0])
+        inside = min(max(parameter.value, values[0] + room), values[-1] - room)
+        places = {-1: values[-1] - room, 0: inside, 1: values[0] + room}
+        place = places[_end(parameter)]
+        for level, rise in LEVELS.items():
+            ax.axhline(rise, color="0.5", linewidth=0.8, linestyle="--")
+            ax.text(place, rise, f"{level} %", ha="center", va="bottom", fontsize="small")
+        ax.set_ylim(0, HIGHEST)
+        ax.set_xlim(values[0], values[-1])
         finish(ax, _label(parameter), "rise of chi-square", title=_headline(parameter))
-        ax.locator_params(axis="x", nbins=5)
+        # To the right end, as a title that is wider than its panel would leave the figure there.
+        ax.title.set(fontsize="small", ha="right", x=1.0)
+        self._limit_ticks(ax)
 
     def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
-        """Draw where the other follows each parameter, and ellipses if both are fixed inside."""
-        names = self.precision.names
-        best = [self.profiles[name].values[self.profiles[name].best] for name in names]
-        part = self.precision.covariance[np.ix_([j, i], [j, i])]
-        inside = not any(_end(self.parameters[k]) for k in (j, i))
-        if inside and np.max(np.diag(part)) <= LOOSE**2:
-            self._draw_ellipses(ax, (j, i), best, part)
-        for k in (j, i):
-            points = self.profiles[names[k]].points
+        """Draw the joint regions of two parameters, and where all others follow each of them."""
+        reason = self._no_region((j, i))
+        if not reason and self._by_likelihood:
+            self._draw_regions(ax)
+        elif not reason:
+            self._draw_ellipses(ax, (j, i))
+        for k, words in ((j, "best y at each x"), (i, "best x at each y")):
+            points = self.profiles[self.parameters[k].name].points
             line = (self._natural(m, points[:, m]) for m in (j, i))
-            ax.plot(*line, ":", linewidth=1, label=f"best at each {_label(self.parameters[k])}")
-        ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
-        finish(ax, *(_label(self.parameters[m]) for m in (j, i)), legend="")
-        if not inside:
-            ax.set_title("no region: a value is at its end", fontsize="small")
-        ax.locator_params(axis="x", nbins=5)
+            colour = COLOURS[1] if k == j else COLOURS[2]
+            ax.plot(*line, ":", color=colour, label=words)
+        best = [self.parameters[k].value for k in (j, i)]
+        ax.plot(*best, "k+", clip_on=False, label="best values")
+        ax.set_xlim(*self._natural(j, self._range(j)[[0, -1]]))
+        ax.set_ylim(*self._natural(i, self._range(i)[[0, -1]]))
+        finish(ax, *(_label(self.parameters[k]) for k in (j, i)), title=reason)
+        self._limit_ticks(ax)
 
-    def _draw_ellipses(
-        self, ax: Axes, pair: tuple[int, int], best: Sequence[float], covariance: np.ndarray
-    ) -> None:
-        """Draw the regions of 68 and 95 % of a pair of parameters with this covariance."""
-        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
-        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
-            radius = math.sqrt(-2 * math.log(1 - level))
-            ring = radius * np.linalg.cholesky(covariance) @ [circle.real, circle.imag]
-            places = [
-                self._natural(k, best[k] + offsets) for k, offsets in zip(pair, ring, strict=True)
-            ]
-            ax.plot(*places, color=colour, label=f"{100 * level:g} %")
+    def _limit_ticks(self, ax: Axes) -> None:
+        """Keep labels of ticks apart where panels are narrow or letters large."""
+        from matplotlib import rcParams
+
+        points = 72 * ax.figure.bbox.width / ax.figure.dpi / max(len(self.parameters), 2)
+        letters = points / rcParams["font.size"]
+        ax.locator_params(axis="x", nbins=max(1, min(MOST_TICKS, int(letters / LETTERS))))
+
+    @property
+    def _by_likelihood(self) -> bool:
+        """Whether regions are those of the likelihood: no other parameter has to follow."""
+        return len(self.parameters) == 2
+
+    def _draw_regions(self, ax: Axes) -> None:
+        """Draw where chi-square has not risen by more than the levels of two parameters."""
+        ranges = [self._range(k) for k in (0, 1)]
+        grid = np.stack(np.meshgrid(*ranges), axis=-1)
+        residuals = self._solution.data.residuals
+        rises = heights_at(residuals, grid) - sums_of_squares(residuals, self._solution.x)
+        values = [self._natural(k, x) for k, x in enumerate(ranges)]
+        levels = list(PAIR_LEVELS.values())
+        ax.contourf(*values, rises, [-math.inf, *levels], colors=list(SHADES.values()))
+        ax.contour(*values, rises, levels, colors=[COLOURS[0]], linewidths=0.8)
+
+    def _no_region(self, pair: tuple[int, int]) -> str:
+        """Why the region of two parameters is not drawn; empty if it is."""
+        if self._by_likelihood:
+            radius = math.sqrt(PAIR_LEVELS[95])
+            steps = [np.ptp(self._range(k)) / NODES for k in pair]
+            widths = 2 * radius / np.sqrt(np.diag(self.precision.fisher))
+            thin = np.any(widths < THINNEST * np.array(steps))
+            return "region: as thin as the lines" if thin else ""
+        if any(_end(self.parameters[k]) for k in pair):
+            return "no region: a value is at its end"
+        loose = max(self._solution.standard_errors[[*pair]]) > LOOSE
+        return "no region: hardly fixed" if loose else ""
+
+    def _draw_ellipses(self, ax: Axes, pair: tuple[int, int]) -> None:
+        """Draw the regions of two of many parameters to second order."""
+        part = self.precision.covariance[np.ix_(pair, pair)]
+        curves = [self.profiles[self.parameters[k].name] for k in pair]
+        best = np.array([curve.values[curve.best] for curve in curves])
+        circle = np.exp(1j * np.linspace(0, 2 * np.pi, FINE))
+        for level in reversed(SHADES):
+            radius = math.sqrt(PAIR_LEVELS[level])
+            ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
+            places = [self._natural(k, x) for k, x in zip(pair, best[:, None] + ring, strict=True)]
+            ax.fill(*places, facecolor=SHADES[level], edgecolor=COLOURS[0], linewidth=0.8)
+
+    def _write_words(self, ax: Axes, pair: Axes) -> None:
+        """Write into empty axes the intervals, and what the shades and lines of a pair are."""
+        from matplotlib.patches import Patch
+
+        words = ["95 % intervals:"]
+        for parameter in self.parameters:
+            span = _span(parameter, parameter.low_95, parameter.high_95)
+            words.append(f"{_label(parameter)}: {span}")
+        words.append(f"joint regions: {'likelihood' if self._by_likelihood else 'ellipses'}")
+        shades = [Patch(color=shade, label=f"{level} %") for level, shade in SHADES.items()]
+        lines, _ = pair.get_legend_handles_labels()
+        look: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0, "alignment": "left"}
+        key = ax.legend(handles=[*shades, *lines], title="\n".join(words), **look)
+        key.set_in_layout(False)
 
 
 def _other(

@@ -269,13 +269,18 @@ def _lowest_places(residuals: Residuals, bounds: Bounds) -> np.ndarray:
     points = min(max(int(GRID ** (1 / size)), AXIS[0]), AXIS[1])
     axes = [np.linspace(low, high, points) for low, high in zip(*bounds, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    flat = grid.reshape(-1, size)
-    parts = [flat[first : first + AT_ONCE] for first in range(0, len(flat), AT_ONCE)]
-    heights = np.concatenate([sums_of_squares(residuals, part) for part in parts])
-    heights = heights.reshape(grid.shape[:-1])
+    heights = heights_at(residuals, grid)
     lowest = heights == minimum_filter(heights, size=3, mode="nearest")
     order = np.argsort(heights[lowest], kind="stable")
     return np.asarray(grid[lowest][order[:FOLLOWED]])
+
+
+def heights_at(residuals: Residuals, grid: np.ndarray) -> np.ndarray:
+    """Sums of squared residuals (...) at many parameters (..., p), some at once."""
+    flat = grid.reshape(-1, grid.shape[-1])
+    parts = [flat[first : first + AT_ONCE] for first in range(0, len(flat), AT_ONCE)]
+    heights = np.concatenate([sums_of_squares(residuals, part) for part in parts])
+    return heights.reshape(grid.shape[:-1])
 
 
 def differ(residuals: Residuals, low: np.ndarray, high: np.ndarray, bounds: Bounds) -> bool:

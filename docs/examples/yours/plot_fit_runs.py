@@ -29,7 +29,7 @@ fit = iclimit.fit_runs(table, free=["rho", "tau"])
 print(fit)
 
 # %%
-# Profiles of chi-square on the diagonal, ellipses of 68 and 95 % below, the deviations of the
+# Profiles of chi-square on the diagonal, joint regions of 68 and 95 % below, the deviations of the
 # rows above.
 
 fit.plot()

@@ -178,10 +178,18 @@ class RunCheck(Result):
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the errors on predicted curves, z by row, and the conclusions."""
-        sentences = list(self._outcome()) if self.judged else []
+        head = self._headline()
+        if self.judged and not self.verdict.holds:
+            head += f", by {self._largest()} standard errors at worst"
+        head += "."
+        reasons = [
+            sentence
+            for sentence in self.conclusions
+            if sentence not in (head, *self.hints, *self.notes)
+        ]
         if self.fits:
-            sentences[0] += f"\nIt would agree if {self.fits[0].text}."
-        draw_check(figure, self.deviations, self.verdict, self.theory, sentences)
+            head += f"\nIt would agree if {self.fits[0].text}."
+        draw_check(figure, self.deviations, self.verdict, self.theory, head, reasons)
         return figure.axes
 
     def __str__(self) -> str:
@@ -259,14 +267,16 @@ class RunCheck(Result):
         label = worst.label
         if worst.pooled:
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
-        size = z_text(worst.z)
-        if abs(worst.z) >= LARGE_Z:
-            size = f"more than {LARGE_Z}"
         yield (
             f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; "
-            f"worst {label}, by {size} standard errors."
+            f"worst {label}, by {self._largest()} standard errors."
         )
         yield from self._explanations()
+
+    def _largest(self) -> str:
+        """The largest deviation in standard errors."""
+        z = self.verdict.worst.z
+        return f"more than {LARGE_Z}" if abs(z) >= LARGE_Z else z_text(z)
 
     def _explanations(self) -> Iterator[str]:
         """Lines on what explains a contradiction."""

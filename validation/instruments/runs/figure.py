@@ -61,13 +61,14 @@ def draw_check(
     rows: Sequence[RowDeviation],
     verdict: Verdict,
     theory: Theory,
-    sentences: Sequence[str],
+    head: str,
+    reasons: Sequence[str],
 ) -> None:
     """Draw the errors on predicted curves, z by row, the verdict above and its reasons below."""
     errors, pulls = panels(figure, 2, width=10.4, height=4.4)
     draw_errors(errors, rows, theory)
     _draw_pulls(pulls, rows, verdict)
-    write_texts(figure, " ".join(sentences[:1]), "\n".join(sentences[1:]))
+    write_texts(figure, head, "\n".join(reasons))
 
 
 def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
@@ -142,7 +143,7 @@ def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
             ax.plot(*zip(*predicted, strict=True), color=colour, **PREDICTED)
             _draw_measured(ax, drawn, name, colour, NAMES[name])
     finish(ax, _noun(rows), "error", legend="points: measured; dashes: predicted")
-    ax.locator_params(axis="x", integer=True)
+    _mark_rows(ax, rows)
 
 
 def _numbered(rows: Sequence[RowDeviation]) -> list[tuple[int, RowDeviation]]:
@@ -221,19 +222,20 @@ def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> Non
             for place, row in _numbered(rows)
             if name in row.judged
         ]
-        ax.plot(
-            *zip(*judged, strict=True),
-            MARKERS[name],
-            color=colour,
-            markersize=4,
-            label=name.upper(),
-        )
+        ax.plot(*zip(*judged, strict=True), MARKERS[name], color=colour, label=name.upper())
     if single := [row for row in verdict.comparisons if row.of]:
         level = verdict.threshold(single[0])
         ax.axhspan(-level, level, color="0.93", zorder=0, label="accepted")
     ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    finish(ax, _noun(rows), "deviation / standard error, z", legend="")
-    ax.locator_params(axis="x", integer=True)
+    finish(ax, _noun(rows), "z, in standard errors", legend="")
+    _mark_rows(ax, rows)
+
+
+def _mark_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
+    """Mark whole numbers of rows only, even of a single one."""
+    places = [place for place, _ in _numbered(rows)]
+    ax.set_xlim(min(places) - 0.6, max(places) + 0.6)
+    ax.locator_params(axis="x", integer=True, min_n_ticks=1)
 
 
 def _parameter(run: MeasuredRun, name: str) -> Any:

@@ -14,7 +14,7 @@ from iclimit.results import PlainRows
 from iclimit.validation.instruments.fitted_parameters import ParameterFit, Stated, check_free
 from iclimit.validation.instruments.least_squares import values_and_slopes
 from iclimit.validation.instruments.runs.check import read_with_theory
-from iclimit.validation.instruments.runs.fitting import Measurements, fit_model, predictors
+from iclimit.validation.instruments.runs.fitting import fit_model, predictors
 from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED
 from iclimit.validation.instruments.runs.predictions import predict
 from iclimit.validation.instruments.runs.run_model import FREE, LIMIT, RunModel, check_of_sequences
@@ -37,8 +37,6 @@ NEUTRAL = ("factor", "task_norm")
 class RunFit(ParameterFit):
     """Effective parameters of a table (`fit_runs`)."""
 
-    _data: Measurements
-    _best: np.ndarray
     _reading: Mapping[str, Any]
 
     def predict(self, table: object) -> PlainRows:
@@ -67,13 +65,15 @@ class RunFit(ParameterFit):
             if parameter.name in (*STARTS, *STARTS_OF_SEQUENCES, "ridge") and not parameter.factor
         }
         # Sequences are stated by their own ratio, or by prompts.
-        sequences = any(run.by_position for run in self._data.model.runs)
+        sequences = any(run.by_position for run in self._solution.data.model.runs)
         starts = {name: STARTS[name] for name in STARTS if not (sequences and name == "tau")}
         reading = {**self._reading, "starts": starts | own}
         runs, theory, *_ = read_with_theory(table, **reading, planned=True)
-        model = replace(self._data.model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
-        x = self._best
-        logs = model.logs(self._best)
+        model = replace(
+            self._solution.data.model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2))
+        )
+        x = self._solution.x
+        logs = model.logs(self._solution.x)
         model = model.centred(x, partial(predict, theory=theory))
         _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)
         bars = self.precision.error_bars(slopes).reshape(-1, 2)
@@ -89,8 +89,8 @@ class RunFit(ParameterFit):
 
     def draw(self, ax: Axes) -> None:
         """Draw measured over fitted errors, with bars of the errors of the fit."""
-        data = self._data
-        fitted, slopes = values_and_slopes(data.predicted, self._best)
+        data = self._solution.data
+        fitted, slopes = values_and_slopes(data.predicted, self._solution.x)
         band = self.precision.error_bars(slopes)
         ratio = data.values - fitted
         bars = np.sqrt(np.diag(data.covariance))
@@ -211,7 +211,5 @@ def fit_runs(
             solutions,
             {name: _stated(model, index) for index, name in enumerate(names)},
             notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
-            _data=solutions[0].data,
-            _best=solutions[0].x,
             _reading=reading,
         )

@@ -15,6 +15,7 @@ from refusals import type_error, value_error
 import iclimit
 from benchmarks.check_calibration import MISTAKES, exchanged, is_named
 from iclimit.cli import main
+from iclimit.drawing import new_figure
 from iclimit.experiment import Experiment
 from iclimit.results import Estimate
 from iclimit.units import CONVENTIONS
@@ -837,3 +838,16 @@ def test_z_of_true_tables_of_uniform_inputs():
     assert abs(np.mean(scores)) < 1
     assert np.std(scores) < 1.4
     assert max(map(abs, scores)) < 4
+
+
+def test_the_figure_of_a_single_run_marks_one_row_and_says_what_it_found():
+    run = {"dim": 40, "context": 40, "tasks": 20, "prompts": 3200, "rho": 0.1}
+    check = check_runs([run | {"icl": 0.817, "icl_se": 0.004}])
+    figure = new_figure()
+    for ax in check.draw_figure(figure):
+        low, high = ax.get_xlim()
+        assert [tick for tick in ax.get_xticks() if low < tick < high] == [1]
+    first, second = figure.get_suptitle().split("\n")
+    assert first == "The table contradicts the theory, by more than 100 standard errors at worst."
+    assert second == "It would agree if errors are half the squared errors."
+    assert figure.get_supxlabel().startswith("chi-square")

@@ -197,7 +197,12 @@ def test_results_and_figures(tmp_path, capsys):
     assert [row["name"] for row in fit.rows()] == ["rho", "ridge"]
     assert json.loads(json.dumps(fit.to_dict()))["holds"] is True
     axes = fit.plot()
-    assert sum(ax.get_visible() for ax in axes) == 4
+    assert [ax.axison for ax in axes] == [True, False, True, True, True]
+    assert axes[0].figure.get_suptitle() == fit.conclusions[0]
+    words = axes[1].get_legend().get_title().get_text()
+    ridge = fit.parameters[1]
+    assert rf"$\lambda$: {ridge.low_95:.4g} to {ridge.high_95:.4g}" in words
+    assert "joint regions: likelihood" in words
     file = tmp_path / "runs.csv"
     names = list(table_of()[0])
     lines = [",".join(names), *(",".join(map(str, row.values())) for row in table_of(rho=0.1))]
@@ -205,6 +210,41 @@ def test_results_and_figures(tmp_path, capsys):
     assert main(["fit", str(file), "-o", str(tmp_path / "fit.png")]) == 0
     assert "the theory explains the table" in capsys.readouterr().out
     assert (tmp_path / "fit.png").stat().st_size > 10_000
+
+
+def region_of(ax):
+    """Smallest and largest values within the outer region of a pair that is drawn."""
+    [lines] = [drawn for drawn in ax.collections if not drawn.get_fill() and drawn.get_paths()]
+    vertices = lines.get_paths()[-1].vertices
+    return np.min(vertices, axis=0), np.max(vertices, axis=0)
+
+
+def test_the_region_of_two_parameters_that_are_known_well_is_that_of_normal_errors():
+    """Two normal numbers are within it at 95 %: -2 ln 0.05 is the square of its radius."""
+    fit = iclimit.fit_runs(table_of(bar=0.001), ["rho", "ridge"])
+    reach = math.sqrt(-2 * math.log(0.05))
+    found = region_of(fit.plot()[2])
+    for sign, ends in zip((-1, 1), found, strict=True):
+        for parameter, end in zip(fit.parameters, ends, strict=True):
+            expected = parameter.value + sign * reach * parameter.standard_error
+            # Bent by less than a tenth of the distance.
+            assert end == pytest.approx(expected, abs=0.1 * reach * parameter.standard_error)
+
+
+def test_three_parameters_have_ellipses_and_say_so():
+    axes = iclimit.fit_runs(table_of(), ["rho", "ridge", "factor"]).plot()
+    key = axes[2].get_legend()
+    assert key.get_title().get_text().endswith("joint regions: ellipses")
+    assert [text.get_text() for text in key.get_texts()][:2] == ["68 %", "95 %"]
+
+
+def test_regions_that_are_not_drawn_say_why():
+    row = {"dim": 16, "context": 32, "tasks": 16, "prompts": 300, "rho": 0.1, "ridge": 0.05}
+    row |= {"icl": 1.4, "icl_se": 0.01}
+    two = iclimit.fit_runs([row], ["rho", "alpha"]).plot()
+    assert two[2].get_title() == "region: as thin as the lines"
+    three = iclimit.fit_runs([row], ["rho", "alpha", "factor"]).plot()
+    assert three[3].get_title().startswith("no region: ")
 
 
 def test_a_parameter_at_the_end_of_its_range_is_drawn_as_a_bound():
@@ -221,7 +261,12 @@ def test_a_parameter_at_the_end_of_its_range_is_drawn_as_a_bound():
     ridge = fit.parameters[1]
     profile = by_label[r"$\lambda$rise of chi-square"]
     assert profile.get_title() == rf"$\lambda$: below {ridge.high_68:.4g} (68 %)"
-    assert by_label[r"$\rho$$\lambda$"].get_ylim()[1] < 100 * ridge.high_95
+    pair = by_label[r"$\rho$$\lambda$"]
+    assert pair.get_ylim()[1] < 100 * ridge.high_95
+    # The region begins at the end of the range, and reaches further than the interval of one.
+    low, high = region_of(pair)
+    assert low[1] == pytest.approx(pair.get_ylim()[0])
+    assert ridge.high_95 < high[1] < 3 * ridge.high_95
 
 
 def test_a_noise_that_is_0_is_bounded_whether_the_table_has_a_column_of_it_or_not():
