@@ -136,7 +136,7 @@ def scrape(block, block_vars, gallery_conf):
     number -= len(block_vars["image_path_iterator"])
     figures = [plt.figure(each) for each in plt.get_fignums()]
     text = matplotlib_scraper(block, block_vars, gallery_conf)
-    if 1 <= number <= len(figures):
+    if 1 <= number <= len(figures) and figures[number - 1].axes:  # else it is text alone
         folder = Path(gallery_conf["src_dir"], block_vars["target_file"]).parent / SMALL
         folder.mkdir(parents=True, exist_ok=True)
         draw_small(figures[number - 1], folder / f"{Path(block_vars['src_file']).stem}.png")
