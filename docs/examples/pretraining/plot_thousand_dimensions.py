@@ -40,7 +40,6 @@ for ax, (name, limit) in zip(axes, limits.items(), strict=True):
     ax.minorticks_off()
     print(f"{name.upper()}: {values[-1]:.4f} at d = 1000, {limit:.4f} in the limit")
     print(f"    (error - limit) d: {np.round((values - limit) * dims, 2)}")
-figure.tight_layout()
 
 # %%
 # At d = 400 the mean of four runs is 1.21982(99).  The prediction at this size is 1.21949, from

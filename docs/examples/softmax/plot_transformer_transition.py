@@ -95,7 +95,6 @@ right.set_xticks(
 right.set_yticks([3, 4, 5, 6, 7], ["3", "4", "5", "6", "7"])
 right.minorticks_off()
 right.legend()
-figure.tight_layout()
 
 # %%
 # The place agrees for the three d at the end.  At :math:`\kappa = 4` learning in context fades:
