@@ -52,8 +52,9 @@ LARGE_Z = 100
 # Most lines of the printed table: a longer one shows those with the largest z.
 PRINTED = 24
 
-# Most explanations that are printed.
+# Most explanations that are printed, and the least likelihood relative to the best one.
 MOST_FITS = 8
+LEAST_LIKELY = 1e-3
 
 # Explanations that are as likely as this, relative to the best one, are hardly told from it.
 HARDLY_TOLD = 0.1
@@ -288,12 +289,13 @@ class RunCheck(Result):
             )
             return
         yield f"{self.tried} explanations were tried. It would agree"
-        for fit in fits[:MOST_FITS]:
+        shown = [fit for fit in fits if fit.likelihood >= LEAST_LIKELY * fits[0].likelihood]
+        for fit in shown[:MOST_FITS]:
             lead = "or, indistinguishable in this table, if" if fit.like else "if"
             yield f"- {lead} {_in_words(fit)}"
-        if len(fits) > MOST_FITS:
-            hidden = len(fits) - MOST_FITS
-            yield f"- in {hidden} other cases, which are less likely"
+        hidden = len(fits) - len(shown[:MOST_FITS])
+        if hidden:
+            yield f"- in {counted(hidden, 'less likely case')}"
         least = HARDLY_TOLD * fits[0].likelihood
         alike = list(takewhile(lambda fit: fit.likelihood >= least, fits))
         if any(not fit.like for fit in alike[1:]):
