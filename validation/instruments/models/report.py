@@ -280,8 +280,7 @@ class AlgorithmReport(Result):
         parts = [
             f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
             f"perform?  {text(self._setting())}</p>",
-            *(f"<p class='lead'>{text(warning)}</p>" for warning in self.warnings),
-            f"<h1>{text(self.verdict.headline)}</h1>",
+            *self._headings(),
             f"<p class='lead'>{text(self.verdict.sentence)}</p>",
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
             f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
@@ -296,6 +295,15 @@ class AlgorithmReport(Result):
             f"<p class='small'>{text(f'Seed {self.seed}. {numbers}')}</p>",
         ]
         return document("Which algorithm is it?", "\n".join(parts), heading=False)
+
+    def _headings(self) -> Iterator[str]:
+        """Yield what the page says first: what is impossible, else which algorithm it is."""
+        level = "h1"
+        if self.warnings:
+            yield "<h1>Errors below the least possible ones</h1>"
+            yield from (f"<p class='lead'>{html.escape(line)}</p>" for line in self.warnings)
+            level = "h2"
+        yield f"<{level}>{html.escape(self.verdict.headline)}</{level}>"
 
     def _table_by_likeness(self) -> str:
         """Table of the page: the nearest algorithm first, those of the verdict in bold."""

@@ -229,6 +229,21 @@ def test_positions_of_a_model_elsewhere(tmp_path):
             assert first[name].difference.repeats == 40
 
 
+def test_a_page_begins_with_what_is_impossible():
+    law = Problem(dim=4, context=8, noise_variance=0.5, scale=1)
+    file = PromptFile(law, test_prompts=1000, seed=1)
+    blocks = [prompts for _, prompts in file.blocks()]
+    predictions = np.concatenate([one_step(b.inputs, b.labels, b.query) for b in blocks])
+    seen = np.pad(np.concatenate([b.labels for b in blocks])[:1000], ((0, 0), (0, 1)))
+    names = ["null", "averaging"]
+    for positions, heading in ((seen, "Errors below the least possible ones"), (None, "")):
+        report = judge_predictions(file, predictions, positions=positions, baselines=names)
+        page = report.page()
+        assert page.count("<h1>") == 1
+        assert f"<h1>{heading or report.verdict.headline}</h1>" in page
+        assert report.verdict.headline in page
+
+
 @pytest.mark.parametrize(
     ("positions", "message"),
     [
