@@ -56,8 +56,8 @@ FEWEST_VALUES = 4
 
 # How the cost is found, unless another one is given.
 COST_NOTE = (
-    f"Costs are seconds of a core that does {OPERATIONS_PER_SECOND / 1e9:g}e9 floating-point "
-    "operations in one; machines differ by some factor."
+    f"Costs assume a core of {OPERATIONS_PER_SECOND / 1e9:g} GFLOP/s; "
+    "machines differ by some factor."
 )
 
 # What is planned where every position is trained on.
@@ -259,7 +259,7 @@ def _in_words(against: Against | None) -> str:
         pairs = (f"${PARAMETERS[name].symbol}$ = {value:g}" for name, value in against.items())
         return f"with {', '.join(pairs)}"
     if isinstance(against, str):
-        return against
+        return against.replace("dmmse", "dMMSE")
     return getattr(against, "__name__", "the other run")
 
 

@@ -183,7 +183,7 @@ class Proposal:
     @property
     def words(self) -> str:
         """How many runs, and at which dimension."""
-        each = " of each setting" if self.design.runs > 1 else ""
+        each = " per setting" if self.design.runs > 1 else ""
         return f"{counted(self.repeats, 'run')}{each} at d = {self.dim}"
 
     @property

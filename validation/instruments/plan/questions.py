@@ -374,8 +374,8 @@ class Question:
     design : callable
         From a planner, what is expected at a dimension, and the terms, to the design there.
     promise : str
-        What the runs do, with braces for the ending of the verb, the effect, the significance and
-        the parameter of a sweep.
+        What the runs do, with braces for the runs, the ending of the verb, the effect, the
+        significance and the parameter of a sweep.
     one, other : str
         What the runs should show, and what they exclude, in the legend, with braces for the
         effect, the parameter of a sweep, and what is stated of the second setting or theory.
@@ -407,14 +407,14 @@ class Question:
 QUESTIONS = {
     "precision": Question(
         lambda _, points, __: precision(points),
-        "measure{s} the limit to {effect}",
+        "{runs} measure{s} the limit to {effect}",
         other="allowed deviation: {effect}",
         takes_effect=True,
         interval=True,
     ),
     "difference": Question(
         lambda planner, points, _: difference(planner, points),
-        "separate{s} these errors ({effect} apart){z}",
+        "{runs} separate{s} these errors ({effect} apart){z}",
         "as stated",
         "{against}",
         takes_second=True,
@@ -422,28 +422,28 @@ QUESTIONS = {
     ),
     "theories": Question(
         lambda planner, points, terms: theories(planner, points, terms.second),
-        "separate{s} these theories ({effect} apart){z}",
+        "{runs} separate{s} these theories ({effect} apart){z}",
         "linear attention",
         "{against}",
         takes_second=True,
     ),
     "transition": Question(
         lambda _, points, terms: transition(points, terms.along),
-        "notice{s} a shift along {along} by {effect}{z}",
+        "With {runs}, a {effect} shift along {along} is found{z}",
         other="the same, shifted by {effect} along {along}",
         takes_effect=True,
         swept=SWEEP,
     ),
     "bend": Question(
         lambda _, points, terms: bend(points, terms.along),
-        "tell{s} the curve along {along} from a straight line in its logarithm, which it leaves "
-        "by up to {effect} of its first error,{z}",
+        "{runs} tell{s} the curve along {along} from a straight line in its logarithm, "
+        "which it leaves by up to {effect} of its first error,{z}",
         other="straight line in ln {along}",
         swept=SWEEP,
     ),
     "forecast": Question(
         lambda planner, points, terms: forecast(planner, points, terms.free),
-        "fix{s} every parameter to {effect}",
+        "{runs} fix{s} every parameter to {effect}",
         takes_effect=True,
         interval=True,
         takes_free=True,

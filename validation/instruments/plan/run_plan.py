@@ -160,6 +160,7 @@ class RunPlan(Result):
         best = self.best
         question = QUESTIONS[self.question]
         what = question.promise.format(
+            runs=best.words,
             s="s" if best.repeats == 1 else "",
             effect=best.effect_words,
             z=f" at {best.significance:.3g}σ",
@@ -167,7 +168,7 @@ class RunPlan(Result):
         )
         promised = f"{100 * best.power:.1f} %"
         chance = f"probability {promised}" if question.interval else f"{promised} power"
-        return f"{best.words} {what} with {chance}."
+        return f"{what} with {chance}."
 
 
 def _in_table(value: object) -> str:
@@ -279,7 +280,7 @@ def _mark_best(ax: Axes, best: Proposal) -> None:
     """Draw a star at the best proposal, and say above it what it is."""
     ax.plot(best.cost, best.power, markersize=_scaled(2), **BEST)
     side = _side(ax, best.cost)
-    words = f" {best.words.replace('of each setting', 'each')} "
+    words = f" {best.words.replace('per setting', 'each')} "
     ax.text(best.cost, WORDS, words, ha=side, va="center", fontsize="small", weight="bold")
 
 

@@ -181,7 +181,7 @@ class RunCheck(Result):
         """Draw the errors on predicted curves, z by row, and the conclusions."""
         head = self._headline()
         if self.judged and not self.verdict.holds:
-            head += f", by {self._largest()} standard errors at worst"
+            head += f", by {self._largest(signed=False)} standard errors at worst"
         head += "."
         reasons = [
             sentence
@@ -245,16 +245,16 @@ class RunCheck(Result):
             # rows of the same runs.
             if law.count >= FEWEST_Z and self.verdict.holds and not shared:
                 yield (
-                    f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
-                    f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
+                    f"z of {name.upper()} over {law.count} rows: mean {law.mean:.2f}, standard "
+                    f"deviation {law.width:.2f} (expected 0 and 1; p = {law.p_value:.2g})"
                 )
-        noticed = ", ".join(
-            f"{percent(value, least=LEAST_NOTICED)} of {name.upper()}"
-            for name, value in self.resolutions.items()
+        noticed = " or ".join(
+            f"of all {name.upper()} errors by {percent(value, least=LEAST_NOTICED)}"
+            for name, value in sorted(self.resolutions.items())
             if math.isfinite(value)
         )
         if noticed:
-            yield f"would have been noticed: a common deviation of {noticed}"
+            yield f"A deviation {noticed} would have been noticed (probability 95 %)."
 
     def _outcome(self) -> Iterator[str]:
         """Lines on whether the table agrees, and on all that explains it if not."""
@@ -274,10 +274,12 @@ class RunCheck(Result):
         )
         yield from self._explanations()
 
-    def _largest(self) -> str:
-        """The largest deviation in standard errors."""
+    def _largest(self, *, signed: bool = True) -> str:
+        """The largest deviation in standard errors, or its size."""
         z = self.verdict.worst.z
-        return f"more than {LARGE_Z}" if abs(z) >= LARGE_Z else z_text(z)
+        if abs(z) >= LARGE_Z:
+            return f"more than {LARGE_Z}"
+        return z_text(z) if signed else f"{abs(z):.1f}"
 
     def _explanations(self) -> Iterator[str]:
         """Lines on what explains a contradiction."""
@@ -665,7 +667,7 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
         math.isfinite(errors["icl"].standard_error + errors["idg"].standard_error)
         for errors in two
     ):
-        yield "The correlation of the two errors of a row is not known: chi-square counts it as 1."
+        yield "ICL and IDG of one row may share their scatter; chi-square assumes that they do."
     if any(np.any(np.isinf(row.prediction.mean)) for row in rows):
         yield "Rows at the threshold prompts = d (d + 1) have no finite prediction."
     if units.input_law != "gaussian":

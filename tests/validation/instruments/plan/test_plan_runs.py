@@ -113,6 +113,13 @@ def sweep():
     return transition(points, "kappa")
 
 
+def test_a_plan_of_a_transition_is_one_sentence(sweep):
+    best = sweep.best
+    words = f"With {best.repeats} runs per setting at d = {best.dim}, a {best.effect_words} shift"
+    assert sweep.sentence.startswith(f"{words} along kappa is found at ")
+    assert sweep.sentence.endswith(f" with {100 * best.power:.1f} % power.")
+
+
 def test_shifted_curve_meets_its_own_points(sweep):
     """A curve at powers of two that is shifted by a factor two has the next points."""
     means = [point.mean for point in sweep.points]
@@ -302,6 +309,7 @@ def test_the_star_is_at_the_best_proposal_and_named():
     [star] = lines_of(right, marker="*")
     assert star.get_xdata() == [best["dim"]]
     assert star.get_ydata() == [plan.runs()[0]["icl"]]
+    assert "dMMSE" in legend_of(right)
 
 
 def test_lines_stand_in_the_legend_from_left_to_right_and_lighter_with_their_size():

@@ -851,3 +851,38 @@ def test_the_figure_of_a_single_run_marks_one_row_and_says_what_it_found():
     assert first == "The table contradicts the theory, by more than 100 standard errors at worst."
     assert second == "It would agree if errors are half the squared errors."
     assert figure.get_supxlabel().startswith("chi-square")
+
+
+def test_what_a_table_says_is_said_in_sentences():
+    """Deviations that would have been noticed, the law of z, and what is assumed of the scatter."""
+    rows = [
+        {"dim": 40, "context": 40, "tasks": 20, "prompts": 400 * n, "rho": 0.1, "ridge": 0.1}
+        for n in range(4, 10)
+    ]
+    for row in rows:
+        predicted = iclimit.finite_size_errors(**row, rng=0)
+        row |= {"icl": predicted.icl.mean, "icl_se": 0.01 * predicted.icl.mean}
+        row |= {"idg": predicted.idg.mean, "idg_se": 0.01 * predicted.idg.mean}
+    text = str(check_runs(rows))
+    assert re.search(
+        r"z of ICL over 6 rows: mean -?0\.\d\d, standard deviation 0\.\d\d "
+        r"\(expected 0 and 1; p = [\d.e-]+\)",
+        text,
+    )
+    assert re.search(
+        r"A deviation of all ICL errors by [\d.]+ % or of all IDG errors by [\d.]+ % "
+        r"would have been noticed \(probability 95 %\)\.",
+        text,
+    )
+    assert "ICL and IDG of one row may share their scatter" in text
+
+
+def test_the_figure_says_the_size_of_the_worst_deviation_without_its_sign():
+    run = {"dim": 40, "context": 40, "tasks": 20, "prompts": 3200, "rho": 0.1}
+    mean = iclimit.finite_size_errors(**run, rng=0).icl.mean
+    check = check_runs([run | {"icl": 0.9 * mean, "icl_se": 0.005 * mean}])
+    assert check.verdict.worst.z < 0
+    figure = new_figure()
+    check.draw_figure(figure)
+    head = figure.get_suptitle().split("\n")[0]
+    assert re.fullmatch(r".* theory, by \d+\.\d standard errors at worst\.", head)
