@@ -137,11 +137,12 @@ def schedule(options: argparse.Namespace) -> None:
     output(options, found)
     if options.format == "text":
         steps = counted(len(found.rates), "step")
+        products = counted(len(found.rates), "product")
         loss = percent(float(found.loss), 4)
         least = percent(float(found.lower_bound), 4)
         print(
-            f"\n{steps}: {loss} of the loss of predicting 0; no "
-            f"method with as many products has less than {least}"
+            f"\n{steps}: {loss} of the loss of predicting 0; no method with "
+            f"{products} with the Hessian does better than {least}"
         )
 
 

@@ -113,11 +113,11 @@ def sweep():
     return transition(points, "kappa")
 
 
-def test_a_plan_of_a_transition_is_one_sentence(sweep):
-    best = sweep.best
-    words = f"With {best.repeats} runs per setting at d = {best.dim}, a {best.effect_words} shift"
-    assert sweep.sentence.startswith(f"{words} along kappa is found at ")
-    assert sweep.sentence.endswith(f" with {100 * best.power:.1f} % power.")
+def test_a_plan_of_a_transition_is_one_sentence():
+    plan = planned("transition", kappa=(0.5, 1.0, 2.0, 4.0), effect=0.4, dim=12)
+    [row] = plan.rows()
+    words = f"With {row['repeats']} runs per setting at d = 12, a 40 % shift along kappa is found "
+    assert plan.sentence == f"{words}at 5σ with {100 * row['power']:.1f} % power."
 
 
 def test_shifted_curve_meets_its_own_points(sweep):

@@ -854,7 +854,7 @@ def test_the_figure_of_a_single_run_marks_one_row_and_says_what_it_found():
 
 
 def test_what_a_table_says_is_said_in_sentences():
-    """Deviations that would have been noticed, the law of z, and what is assumed of the scatter."""
+    """Deviations that would have been noticed, the law of z, and an assumption."""
     rows = [
         {"dim": 40, "context": 40, "tasks": 20, "prompts": 400 * n, "rho": 0.1, "ridge": 0.1}
         for n in range(4, 10)
