@@ -109,6 +109,12 @@ class NpzFile:
         return parse_npy(name, stream, member.file_size)
 
 
+def check_file(path: Path) -> None:
+    """Raise a FileNotFoundError that names the file if there is none."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+
+
 @contextmanager
 def open_npz(path: Path) -> Iterator[NpzFile]:
     """Open a file.
@@ -130,6 +136,7 @@ def open_npz(path: Path) -> Iterator[NpzFile]:
     FileNotFoundError
         If there is no file.
     """
+    check_file(path)
     with path.open("rb") as file:
         with naming_damage(str(path)):
             archive = zipfile.ZipFile(file)

@@ -219,11 +219,11 @@ def condition_number_schedule(
     >>> condition_number_schedule(sympy.Integer(4), steps=1).condition_number
     (4, 343/243)
     """
+    math_, x, limits = _start(condition_number, excess, method, tol, cap=cap, margin=margin)
     if (steps is None) == (tol is None):
         raise ValueError(f"give either steps or tol, got steps={steps}, tol={tol}")
     if steps is not None:
         check_integers(least=0, steps=steps)
-    math_, x, limits = _start(condition_number, excess, method, tol, cap=cap, margin=margin)
     shape = broadcast_shape({"excess": x, "tol": limits.tol, "cap": limits.cap})
     top = 1 + limits.margin
     gammas: list[Any] = []

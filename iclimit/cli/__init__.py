@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -20,6 +21,9 @@ from iclimit.interrupts import deferred_interrupts
 MODULES = (
     *("diagrams", "theory", "training", "claims", "planning", "instruments", "references", "runs"),
 )
+
+# What functions say if arguments are missing, or exclude each other.
+MISSING = re.compile(r"(give either [\w, ]+?|\w+ needs [\w, ]+?)(, got .*)?")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -73,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError) as error:
-        return _failed(verb, f"error: {error}", 2)
+        return _failed(verb, f"error: {_with_flags(str(error), options)}", 2)
     except (MemoryError, OSError, ArithmeticError, RuntimeError) as error:
         return _failed(verb, _explained(error), 1)
     except KeyboardInterrupt:
@@ -81,6 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not getattr(options, "no_store", True):
             message += "; finished runs are on record, run again to go on"
         return _failed(verb, message, 130)
+
+
+def _with_flags(message: str, options: argparse.Namespace | None) -> str:
+    """The message, with flags in the place of arguments if it says which are missing."""
+    missing = MISSING.fullmatch(message)
+    if missing is None or options is None:
+        return message
+    known = vars(options)
+    return re.sub(
+        r"\w+",
+        lambda word: f"--{word[0].replace('_', '-')}" if word[0] in known else word[0],
+        missing[1],
+    )
 
 
 def _failed(verb: str, message: str, status: int) -> int:

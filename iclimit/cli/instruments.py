@@ -550,6 +550,8 @@ def probe(options: argparse.Namespace) -> None:
         else:
             predictions = read_predictions(options.predictions, prompts)
             positions = read_positions(options.predictions, prompts, predictions)
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from None
     except OSError as error:
         raise ValueError(f"cannot read a file: {error}") from error
     answers = {"prompts": prompts, "predictions": predictions, "positions": positions}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SETTING = ("tau", "sequence_ratio", "alpha", "kappa", "rho", "ridge")
 NEEDED = ("alpha", "kappa", "rho")
 
+# Questions about two settings or theories, with an example of the second one.
+AGAINST = {"theories": "dmmse", "difference": "kappa=1"}
+
 
 @expects("be NAME=VALUE,..., dmmse, ridge or a quantity of iclimit phase --list")
 def parse_against(text: str) -> Against:
@@ -138,6 +141,12 @@ def plan(options: argparse.Namespace) -> int:
     """
     from iclimit.validation import plan_runs
 
+    gap = options.question == "difference" and options.quantity == "gap"
+    if options.question in AGAINST and options.against is None and not gap:
+        example = AGAINST[options.question]
+        raise ValueError(
+            f"--against is needed for {options.question}, for example --against {example}"
+        )
     # ``run`` of the options is the verb; of the function it is a point, which has no flag.
     given = {
         name: value

@@ -124,7 +124,7 @@ def test_a_figure_is_drawn(tmp_path):
         ("curve icl_error --tau 0:1:3:log", "argument --tau: must have start > 0 for log"),
         ("curve icl_error --tau a", "argument --tau: must be a number, a list"),
         ("curve icl_error --tau nan", "argument --tau: must not be NaN"),
-        ("curve icl_error --tau 1", "icl_error needs alpha, kappa, rho"),
+        ("curve icl_error --tau 1", "icl_error needs --alpha, --kappa, --rho"),
         ("curv icl_error", "did you mean curve?"),
         ("train netwrok", "did you mean network?"),
         ("train softmax --heads 2", "(choose from 'network'); now it is iclimit train network"),

@@ -157,11 +157,13 @@ BAD = {
     "learning-rate --context 5 --latex": "--context must not be given with --latex",
     "schedule": "give either --steps or --rates",
     "schedule --steps 2 --rates 1,2 --ratio 0.5": "give either --steps or --rates",
-    "schedule --steps 2": "give either ratio or context and dim",
+    "schedule --steps 2": "give either --ratio or --context and --dim\n",
     "schedule --steps 2 --ratio 1 --context 2 --dim 1 --latex": "give either --ratio or --context",
     "schedule --rates 1 --ratio 0.5 --method constant": "--method is for --steps, not for given",
     "schedule --steps 2 --noise-ratio 0.1 --latex": "--latex is for the optimal schedule without",
-    "gdpp": "give either steps or tol, got steps=None, tol=None",
+    "gdpp": "give either --condition-number or --excess\n",
+    "gdpp --condition-number 2": "give either --steps or --tol\n",
+    "gdpp --condition-number 0.5": "condition_number must be >= 1 and finite, got 0.5",
 }
 
 

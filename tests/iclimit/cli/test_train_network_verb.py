@@ -189,7 +189,7 @@ def test_models_that_cannot_be_probed_are_one_line(prompts, tmp_path, capsys):
     capsys.readouterr()
     for flags, message in (
         (["--model", str(path)], "model must have the dimension of the prompts, 2, got 3 in"),
-        (["--model", "absent.npz"], "No such file or directory: 'absent.npz'"),
+        (["--model", "absent.npz"], "there is no file 'absent.npz'"),
         (["--model", str(prompts)], "path must be a file of save_model"),
         ([], "PREDICTIONS or --model must be given, and not both"),
         ([str(prompts), "--model", str(path)], "PREDICTIONS or --model must be given"),

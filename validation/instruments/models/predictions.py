@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iclimit.array_files import StoredArray, open_npz, parse_npy
+from iclimit.array_files import StoredArray, check_file, open_npz, parse_npy
 from iclimit.notation import did_you_mean
 from iclimit.simulate.networks import load_model
 from iclimit.simulate.prompts import Prompts
@@ -84,6 +84,7 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
                 )
             predictions = _whole(file["predictions"], count)
     elif path.suffix == ".npy":
+        check_file(path)
         with path.open("rb") as stream:
             name = f"predictions in {path}"
             size = path.stat().st_size
@@ -206,8 +207,7 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
 
 def _read_columns(path: Path, prompts: PromptFile) -> Table:
     """Columns index and prediction of a file; those of the prompts may stand beside them."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    check_file(path)
     columns = file_columns(path)
     known = ("index", "prediction")
     of_prompts = _prompt_columns(prompts.problem.context, prompts.problem.dim)

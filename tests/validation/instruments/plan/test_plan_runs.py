@@ -473,6 +473,8 @@ def test_verb_prints_and_writes(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["theories"], "--against is needed for theories, for example --against dmmse"),
+        (["difference"], "--against is needed for difference, for example --against kappa=1"),
         (["theories", "--against", "bayes_eror"], "did you mean bayes_error"),
         (["theories", "--against", "dmsme"], "did you mean dmmse"),
         (["theories", "--against", "softmax_loss"], "softmax_loss takes inverse_temperature"),
