@@ -206,9 +206,10 @@ class ParameterFit(Result):
     # The lowest minimum, by which regions of two parameters are drawn.
     _solution: Solution[Any]
 
-    # A measurement and the source of all, in words.
+    # A measurement and the source of all, in words, and what to do if no values explain it.
     kind: ClassVar[str] = "error"
     data: ClassVar[str] = "table"
+    advice: ClassVar[str] = "iclimit check says which mistake would explain it."
 
     @classmethod
     def of(
@@ -257,7 +258,7 @@ class ParameterFit(Result):
 
     @property
     def conclusions(self) -> list[str]:
-        """Whether the parameters explain the table, and what is not told apart."""
+        """Whether the parameters explain the table, and if so, what is not told apart."""
         words = counted(len(self.parameters), "parameter")
         numbers = counted(self.count, self.kind)
         head = f"chi-square {self.chi_square:.1f} for {numbers} and {words}"
@@ -265,6 +266,9 @@ class ParameterFit(Result):
         verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"
         if self.degrees <= 0:
             verdict = f"as many parameters as {self.kind}s: nothing is left to contradict them"
+        if not self.holds:
+            # Intervals, bounds and degeneracies mean nothing where the theory does not fit.
+            return [f"{head}, {verdict}.", self.advice, *self.notes]
         others = map(_sentence, self.other_minima)
         bounds = [
             f"{parameter.name} is at the end of the range that was searched: the table bounds it."
@@ -289,11 +293,12 @@ class ParameterFit(Result):
         }
 
     def __str__(self) -> str:
-        """Table of the parameters, and what they say."""
-        lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
+        """Table of the parameters, with intervals if they explain the data, and what they say."""
+        levels = [f"{level} %" for level in LEVELS] if self.holds else []
+        lines = [["", "value", *levels, "started from"]]
         for parameter in self.parameters:
             ends = (parameter.low_68, parameter.high_68), (parameter.low_95, parameter.high_95)
-            spans = [_span(parameter, low, high) for low, high in ends]
+            spans = [_span(parameter, low, high) for low, high in ends] if self.holds else []
             start = f"{parameter.start:.4g}{' (factor)' * parameter.factor}"
             lines.append([parameter.name, f"{parameter.value:.4g}", *spans, start])
         return "\n".join([*aligned(lines, "<>"), *self.conclusions])
@@ -310,8 +315,11 @@ class ParameterFit(Result):
         """Draw profiles of chi-square, regions of pairs of parameters, and the deviations.
 
         The deviations stand below, or beside the profile of a single parameter.  Intervals in
-        words and the key of the regions stand above the diagonal.
+        words and the key of the regions stand above the diagonal.  If no values explain the data,
+        there are only the deviations.
         """
+        if not self.holds:
+            return self._draw_deviations(figure, **line)
         size = len(self.parameters)
         if size == 1:
             axes = panels(figure, 2, width=7.2, height=3.2)
@@ -327,6 +335,14 @@ class ParameterFit(Result):
         self.draw(axes[-1], **line)
         if size > 1:
             self._write_words(axes[size - 1], axes[size])
+        head, *foot = self.conclusions
+        write_texts(figure, head, "\n".join(foot))
+        return axes
+
+    def _draw_deviations(self, figure: Figure, **line: Any) -> list[Axes]:
+        """Draw the deviations from the best values alone."""
+        axes = panels(figure, 1, width=7.2, height=3.2)
+        self.draw(axes[0], **line)
         head, *foot = self.conclusions
         write_texts(figure, head, "\n".join(foot))
         return axes

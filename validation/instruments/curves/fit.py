@@ -103,6 +103,7 @@ class CurveFit(ParameterFit):
 
     kind: ClassVar[str] = "number"
     data: ClassVar[str] = "curves"
+    advice: ClassVar[str] = "iclimit check-curve says which numbers of the curves deviate."
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves as lines, and the fitted theory as dashes."""

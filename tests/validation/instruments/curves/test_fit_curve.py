@@ -130,6 +130,7 @@ def test_what_no_value_explains_does_not_hold(merged):
     fit = iclimit.fit_curve(one(merged, 0), **MERGED, **other)
     assert not fit.holds
     assert "no values explain the curves" in str(fit)
+    assert "check-curve" in str(fit)
 
 
 def test_results_and_figure(merged):

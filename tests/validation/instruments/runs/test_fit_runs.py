@@ -176,6 +176,24 @@ def test_what_no_value_explains_does_not_hold():
     assert "no values explain the table" in str(fit)
 
 
+def test_where_no_values_explain_a_table_nothing_is_said_of_intervals():
+    """Errors in per cent: both parameters run to the ends of their ranges."""
+    rows = [row | {"icl": 100 * row["icl"], "icl_se": 100 * row["icl_se"]} for row in table_of()]
+    rows = [{name: row[name] for name in row if not name.startswith("idg")} for row in rows]
+    fit = iclimit.fit_runs(rows, ["rho", "ridge"])
+    assert not fit.holds
+    text = str(fit)
+    assert text.endswith(
+        "no values explain the table.\niclimit check says which mistake would explain it."
+    )
+    for word in ("68 %", "95 %", "above", "below", "bounds", "not fixed", "told apart"):
+        assert word not in text
+    axes = fit.plot()
+    assert [ax.get_xlabel() for ax in axes] == ["row"]
+    words = axes[0].figure.get_suptitle() + axes[0].figure.get_supxlabel()
+    assert words == "".join(fit.conclusions)
+
+
 def test_what_is_not_told_apart_is_said():
     fit = iclimit.fit_runs(table_of()[:1], ["rho", "factor", "ridge"])
     assert fit.degrees == -1
