@@ -268,7 +268,7 @@ def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison
     ax.set(xlim=(-1.05 * FARTHEST, 1.05 * FARTHEST), ylim=(len(functions) - 0.4, -0.6))
     ax.set_yticks(ticks, [name or "other checks" for name in functions], fontsize="small")
     ax.grid(visible=False, axis="y")
-    finish(ax, "deviation from the theory / largest accepted (shaded)", "function")
+    finish(ax, "deviation from the theory / largest accepted (shaded)", "")
     if any(words):
         right = ax.secondary_yaxis("right")
         right.set_yticks(ticks, words, fontsize="small")

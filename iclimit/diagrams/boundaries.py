@@ -169,7 +169,7 @@ def linked_boundaries(link: LinkLike) -> dict[str, Boundary]:
     The Bayes estimator of linear labels is none of others.
     """
     known = {name: row for name, row in BOUNDARIES.items() if name != "fixed_dmmse"}
-    label = r"$e_{\mathrm{ICL}} = E\,y^2$: that of predicting 0"
+    label = r"$e_{\mathrm{ICL}} = E\,y^2$: error of predicting 0"
     known["null"] = replace(known["null"], label=label)
     return {name: _of_labels(boundary, link) for name, boundary in known.items()}
 
@@ -254,5 +254,5 @@ def _null(structure: Structure) -> Boundary:
     def signed(p: Parameters) -> Any:
         return 1 / icl.evaluate(p) - 1 / predicting_zero.evaluate(p)
 
-    label = r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0"
+    label = r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: error of predicting 0"
     return Boundary(label, signed, ("icl_error",))

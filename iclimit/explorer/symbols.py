@@ -65,8 +65,8 @@ def plain_label(label: str) -> str:
     Examples
     --------
     >>> from iclimit.explorer.symbols import plain_label
-    >>> plain_label(r"$e_{\mathrm{ICL}} = 1 + \rho$: that of predicting 0")
-    'ICL error = 1 + ρ: that of predicting 0'
+    >>> plain_label(r"$e_{\mathrm{ICL}} = 1 + \rho$: error of predicting 0")
+    'ICL error = 1 + ρ: error of predicting 0'
     >>> plain_label(r"$\eta = \eta^*$: best rate")
     'η = η*: best rate'
     """
