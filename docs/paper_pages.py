@@ -57,35 +57,43 @@ def wall() -> Iterator[str]:
 
 
 def _card(row: dict[str, str]) -> Iterator[str]:
-    """Yield a picture, what it shows, and the command or the script that draws it."""
+    """Yield a picture, what it draws, and the command or the script that draws it."""
     kind, _, made_by = row["picture"].partition(" ")
-    script = [f":doc:`script </gallery/{made_by}>`"] if kind == "gallery" else []
-    commands = [made_by] if kind == "iclimit" else makers(row, "iclimit")[:1]
-    shows = _greek(row["shows"])
+    drawn = _greek(row["drawn"])
+    if kind == "gallery":
+        drawn += f"; :doc:`script </gallery/{made_by.split()[0]}>`"
     yield from (f".. grid-item-card:: {row['place']}", f"   :img-top: {_picture(row)}")
-    yield from (f"   :img-alt: {row['place']}", "", f"   {'; '.join([shows, *script])}.", "")
-    for command in commands:
-        lines = command.replace(" --", " \\\n        --")  # one flag a line, as cards are narrow
+    yield from (f"   :img-alt: {_greek(row['drawn'])}", "", f"   {drawn}.", "")
+    if kind == "iclimit":
+        lines = made_by.replace(" --", " \\\n        --")  # one flag a line, as cards are narrow
         yield from ("   .. code-block:: text", "", *f"      iclimit {lines}".split("\n"), "")
 
 
 def _picture(row: dict[str, str]) -> str:
-    """Path of a picture: of the gallery, or where `draw_wall` writes it."""
+    """Path of a picture: of the gallery, or where `draw_wall` writes it.
+
+    The thumbnail of an example is its first figure; the number of another figure follows its name.
+    """
     kind, _, made_by = row["picture"].partition(" ")
     if kind == "gallery":
-        subject, _, name = made_by.partition("/")
-        return f"/gallery/{subject}/images/thumb/sphx_glr_{name}_thumb.png"
+        example, _, number = made_by.partition(" ")
+        subject, _, name = example.partition("/")
+        folder = f"/gallery/{subject}/images"
+        if number:
+            return f"{folder}/sphx_glr_{name}_{int(number):03}.png"
+        return f"{folder}/thumb/sphx_glr_{name}_thumb.png"
     return f"/{PAGES}/{crc32(made_by.encode()):08x}.png"
 
 
 def draw_wall(docs: Path) -> None:
-    """Draw the pictures that a command of the theory makes, unless they are there."""
+    """Draw the pictures that a command makes, unless they are there."""
     for row in read("paper_figures.csv"):
         kind, _, command = row["picture"].partition(" ")
-        if kind == "iclimit":
-            picture = docs / _picture(row)[1:]
-            if not picture.exists():
-                main([*shlex.split(command), "--style", "talk", "-o", str(picture)])
+        picture = docs / _picture(row)[1:]
+        if kind == "iclimit" and not picture.exists():
+            # Figures with several axes need the room of a screen.
+            style = "screen" if command.startswith("figure ") else "talk"
+            main([*shlex.split(command), "--style", style, "-o", str(picture)])
 
 
 PAGES = "api/generated/papers"

@@ -51,9 +51,23 @@ def test_every_figure_is_made_or_has_a_reason():
     for row in FIGURES:
         assert row["shows"]
         assert row["made_by"] or row["remark"], row
-        assert row["picture"] in ("", *row["made_by"].split(" | ")), row
+        picture = re.sub(r" [2-9]$", "", row["picture"])  # the number of a figure of an example
+        assert picture in ("", *row["made_by"].split(" | ")), row
+        assert bool(row["drawn"]) == bool(picture), row
         known = sum(len(makers(row, kind)) for kind in ("iclimit", "gallery", "explorer"))
         assert known == len([each for each in row["made_by"].split(" | ") if each]), row
+
+
+def test_no_picture_serves_two_figures():
+    pictures = [row["picture"] for row in FIGURES if row["picture"]]
+    assert len(set(pictures)) == len(pictures)
+
+
+def test_examples_draw_the_figures_whose_numbers_are_given():
+    for row in FIGURES:
+        if found := re.fullmatch(r"gallery (\S+) (\d)", row["picture"]):
+            script = (ROOT / "docs" / "examples" / f"{found[1]}.py").read_text("utf-8")
+            assert script.count("plt.subplots(") >= int(found[2]), row
 
 
 @pytest.mark.parametrize("command", COMMANDS)
