@@ -341,7 +341,13 @@ const explorer = {
     };
     const remembered = explorer.memory("theme");
     paint(remembered ? remembered === "dark" : dark.matches);
-    dark.addEventListener("change", () => explorer.memory("theme") || paint(dark.matches));
+    dark.addEventListener("change", () => explorer.memory("theme") || explorer.framed || paint(dark.matches));
+    // A page that holds the explorer in a frame says which colours it has.
+    addEventListener("message", ({ source, data }) => {
+      if (source !== parent || !["light", "dark"].includes(data?.theme)) return;
+      explorer.framed = true;
+      paint(data.theme === "dark");
+    });
     theme.addEventListener("click", () => {
       paint(root.dataset.theme !== "dark");
       explorer.memory("theme", root.dataset.theme);

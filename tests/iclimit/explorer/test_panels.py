@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +21,8 @@ from iclimit.explorer.page import PANELS, explorer_page
 pytestmark = pytest.mark.slow
 
 WIDTHS = (1400, 390)
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 BOXES = """
 const visible = (e) => e.offsetParent !== null && getComputedStyle(e).visibility !== 'hidden';
@@ -580,6 +583,27 @@ def test_paper_is_light(browser, page):
       return document.documentElement.dataset.theme;
     })"""
     assert browser.execute_script(script) == ["light", "dark"]
+
+
+def test_the_frame_of_the_documentation_has_the_colours_of_the_page_around_it(browser, page):
+    from selenium.webdriver.support import expected_conditions
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    source = (DOCS / "explorer.rst").read_text(encoding="utf-8")
+    frame = re.search(r"<iframe.*?</script>", source, re.DOTALL)[0]
+    outer = page.with_name("outer.html")
+    text = frame.replace("_static/explorer.html", page.name).replace('loading="lazy"', "")
+    outer.write_text(f'<html data-theme="dark"><body>{text}</body></html>', encoding="utf-8")
+    browser.get(outer.as_uri())
+    for theme in ("dark", "light", "dark"):
+        browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+        browser.switch_to.frame(0)
+        root = ("css selector", "html")
+        painted = expected_conditions.text_to_be_present_in_element_attribute(
+            root, "data-theme", theme
+        )
+        WebDriverWait(browser, 20).until(painted)
+        browser.switch_to.default_content()
 
 
 def test_keys_move_sliders_and_the_cursor(browser, page):
