@@ -69,11 +69,9 @@ def write_generated():
         _write(folder / f"cli-{name}.txt", one.format_help())
     (folder / "command").mkdir(exist_ok=True)
     for verb in choice._choices_actions:
-        _write(folder / "command" / f"{verb.dest}.rst", _verb_page(verb.dest, verb.help))
-    commands = [f"   generated/command/{name}" for name in verbs]
-    _write(
-        folder / "commands.inc", "\n".join([".. toctree::", "   :maxdepth: 1", "", *commands, ""])
-    )
+        page = _verb_page(verb.dest, _sentence(verb.help), verbs[verb.dest].epilog or "")
+        _write(folder / "command" / f"{verb.dest}.rst", page)
+    _write(folder / "commands.inc", _commands(choice._choices_actions))
     _write(folder / "claims.inc", _claims())
     for shelf in notation.SHELVES:
         _write(folder / f"notation-{shelf}.inc", table("12 20 48 20", _parameters(shelf)))
@@ -97,14 +95,35 @@ def write_generated():
     write_schematics(folder / "schematics")
 
 
-def _verb_page(name, summary):
-    """Page of a verb: a sentence, its help, and the guide that shows what it prints."""
-    title = f"iclimit {name}"
+def _commands(verbs):
+    """Table of the verbs with the sentence of each, and their pages."""
+    rows = [("Command", "What it does")]
+    rows += [
+        (f":doc:`iclimit {verb.dest} <generated/command/{verb.dest}>`", _sentence(verb.help))
+        for verb in verbs
+    ]
+    pages = [f"   generated/command/{verb.dest}" for verb in verbs]
+    return "\n".join([table("30 70", rows), ".. toctree::", "   :hidden:", "", *pages, ""])
+
+
+def _sentence(summary):
+    """Summary of a verb as a sentence."""
     end = "" if summary.endswith("?") else "."
-    lines = [title, "=" * len(title), "", f"{summary[0].upper()}{summary[1:]}{end}", ""]
-    lines += [f".. literalinclude:: ../cli-{name}.txt", "   :language: text", ""]
+    return f"{summary[0].upper()}{summary[1:]}{end}"
+
+
+def _verb_page(name, sentence, epilog):
+    """Page of a verb: a sentence, its examples, its help, and the guide with what it prints."""
+    title = f"iclimit {name}"
+    lines = [title, "=" * len(title), "", sentence, ""]
+    examples = epilog.removeprefix("examples:\n")
+    if examples:
+        lines += [".. rubric:: Examples", "", ".. code-block:: text", "   :class: help", ""]
+        lines += [*(f"   {line.removeprefix('  ')}" for line in examples.splitlines()), ""]
     if name in GUIDES:
         lines += [f"Examples with their output: :doc:`/{GUIDES[name]}`.", ""]
+    lines += [f".. rubric:: iclimit {name} --help", "", f".. literalinclude:: ../cli-{name}.txt"]
+    lines += ["   :language: text", "   :class: help", ""]
     return "\n".join(lines)
 
 

@@ -140,11 +140,11 @@ def add_parser(
 ) -> Any:
     """Add a word to a parser: its line in the list of verbs and its help."""
     summary, _, rest = inspect.cleandoc(text).partition("\n\n")
-    description, _, examples = rest.partition("\n\nExamples\n--------\n")
+    description, _, examples = f"\n\n{rest}".partition("\n\nExamples\n--------\n")
     return verbs.add_parser(
         name,
         help=f"{summary[0].lower()}{summary[1:].rstrip('.')}",
-        description=description or f"{summary[0].upper()}{summary[1:].rstrip('.')}.",
+        description=description.strip() or f"{summary[0].upper()}{summary[1:].rstrip('.')}.",
         epilog=f"examples:\n{examples}" if examples else None,
         add_flags=add_flags,
     )

@@ -293,3 +293,11 @@ def test_a_folder_without_permission_is_no_traceback(monkeypatch, capsys):
         main(["schedule", "--steps", "2", "--ratio", "1", "-o", "x.csv"])
     message = "output: must be a file that can be written, got 'x.csv'\n"
     assert capsys.readouterr().err.endswith(message)
+
+
+def test_examples_without_a_description_stand_at_the_end_of_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["claims", "--help"])
+    text = capsys.readouterr().out
+    assert "examples:\n  iclimit claims\n" in text
+    assert "----" not in text
