@@ -91,9 +91,11 @@ def draw_wall(docs: Path) -> None:
         kind, _, command = row["picture"].partition(" ")
         picture = docs / _picture(row)[1:]
         if kind == "iclimit" and not picture.exists():
-            # Figures with several axes need the room of a screen.
-            style = "screen" if command.startswith("figure ") else "talk"
-            main([*shlex.split(command), "--style", style, "-o", str(picture)])
+            options = ["--style", "talk"]
+            if command.startswith("figure "):
+                # Several axes need the room of a screen; the gallery needs the worker processes.
+                options = ["--style", "screen", "--jobs", "1"]
+            main([*shlex.split(command), *options, "-o", str(picture)])
 
 
 PAGES = "api/generated/papers"
