@@ -1,7 +1,8 @@
-"""Shared by tests: one BLAS thread, hypothesis examples, strict arrays, run stores, a browser."""
+"""Shared by tests: BLAS threads, hypothesis examples, strict arrays, stores, figures, a browser."""
 
 import gc
 import os
+import sys
 from uuid import uuid4
 
 # The tests run on all cores already.  BLAS reads this when NumPy is first imported.
@@ -42,6 +43,14 @@ def own_store(stores, monkeypatch):
     path = stores / f"{uuid4()}.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     return path
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Figures that a test has opened are closed: pyplot warns of more than twenty."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(scope="module")

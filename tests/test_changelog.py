@@ -8,7 +8,6 @@ import re
 import shlex
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from refusals import refused_command
@@ -71,7 +70,6 @@ def test_what_replaces_it_runs(now, folder, monkeypatch):
         assert main(shlex.split(now)[1:]) in (0, 1)  # three steps teach nothing
     else:
         run(now)
-    plt.close("all")
 
 
 @pytest.mark.parametrize("old", [old for old, _ in LINES])

@@ -14,7 +14,6 @@ import shlex
 import textwrap
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -295,7 +294,6 @@ def test_code_runs(page, tmp_path, monkeypatch, own_store):
         code = compile(block, str(page), "exec")
         if not OTHER_LIBRARIES.search(block):
             exec(code, names)
-    plt.close("all")
 
 
 def test_blocks_are_python_and_their_names_exist():

@@ -35,8 +35,9 @@ LEAST = 3
 MOST_TICKS = 6
 # Height of a panel in inches.
 HEIGHT = 2.7
-# Height of a row of deviations in inches.
+# Height of a row of deviations in inches, and rows that the name of their axis is as high as.
 ROW = 0.28
+FEWEST_ROWS = 3
 # Height in inches of the axis and the title around the rows of deviations.
 MARGIN = 0.8
 # Characters that are seen in a line of a title, by the number of columns.
@@ -83,7 +84,7 @@ def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
     columns = COLUMNS.get(count, 2) if title <= LONGEST else min(count, 2)
     lines = -(-count // columns)
     functions = by_function(verdict.comparisons)
-    foot = ROW * len(functions) + MARGIN
+    foot = ROW * max(len(functions), FEWEST_ROWS) + MARGIN
     *above, deviations = panels(figure, columns, lines, height=HEIGHT * lines, foot=foot)
     places = iter(above)
     for row in limits:
@@ -268,7 +269,7 @@ def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison
     ax.set(xlim=(-1.05 * FARTHEST, 1.05 * FARTHEST), ylim=(len(functions) - 0.4, -0.6))
     ax.set_yticks(ticks, [name or "other checks" for name in functions], fontsize="small")
     ax.grid(visible=False, axis="y")
-    finish(ax, "deviation from the theory / largest accepted (shaded)", "")
+    finish(ax, "deviation from the theory / largest accepted (shaded)", "function")
     if any(words):
         right = ax.secondary_yaxis("right")
         right.set_yticks(ticks, words, fontsize="small")

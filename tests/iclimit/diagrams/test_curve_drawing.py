@@ -214,7 +214,6 @@ def test_explanations_come_after_all_curves(simulated, curves):
 def test_new_axes_are_made():
     ax = iclimit.curve("bayes_error", alpha=[1, 2, 3], rho=0.1).plot()
     assert ax.figure is plt.gcf()
-    plt.close("all")
 
 
 def test_a_band_is_the_scatter_of_one_run():

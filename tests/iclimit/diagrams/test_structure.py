@@ -349,7 +349,7 @@ def test_a_list_is_its_eigenvalues():
     [
         ("bayes_error --task-spectrum mp:2", "null_error, tied_loss, tied_flow_loss, untied_loss"),
         ("icl_error --test-alpha 2", "without a spectrum, got 'test_alpha'"),
-        ("icl_error --test-spectrum mp:2", "test_spectrum needs task_spectrum"),
+        ("icl_error --test-spectrum mp:2", "--test-spectrum needs --task-spectrum"),
         (
             "misalignment_error --task-spectrum mp:2 --simulate dim=8",
             "must be icl_error, idg_error",

@@ -174,7 +174,7 @@ def test_costs_are_counted_and_not_measured(monkeypatch):
     monkeypatch.setattr("timeit.repeat", measured)
     plan = planned("precision", effect=0.05, dim=[12, 24], cost=None)
     assert [row["dim"] for row in plan.rows()] == [24, 12]
-    assert "operations" in plan.notes[-1]
+    assert "Costs assume a core of" in plan.notes[-1]
 
 
 def test_forecast_is_that_of_the_runs_by_hand():
