@@ -122,7 +122,7 @@ def _verb_page(name, sentence, epilog):
         lines += [*(f"   {line.removeprefix('  ')}" for line in examples.splitlines()), ""]
     if name in GUIDES:
         lines += [f"Examples with their output: :doc:`/{GUIDES[name]}`.", ""]
-    lines += [f".. rubric:: iclimit {name} --help", "", f".. literalinclude:: ../cli-{name}.txt"]
+    lines += [".. rubric:: All options", "", f".. literalinclude:: ../cli-{name}.txt"]
     lines += ["   :language: text", "   :class: help", ""]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Shared by tests: BLAS threads, hypothesis examples, strict arrays, stores, figures, a browser."""
+"""Shared by tests: BLAS threads, hypothesis examples, strict arrays, stores, figures, browser."""
 
 import gc
 import os
