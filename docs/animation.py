@@ -75,16 +75,22 @@ def answer() -> list[str]:
 
 
 def curve(layout: Layout, errors: np.ndarray, colour: str, name: str, above: int) -> str:
-    """A curve with its name at its beginning, and a point that moves along it."""
+    """A curve with its name at its beginning, and a point that moves along it.
+
+    The points of all curves pass each kappa at the same time.
+    """
     places = layout.points(KAPPA, errors)
     points = [f"{x:.1f},{y:.1f}" for x, y in places]
     height = places[0][1] + above
+    lengths = np.cumsum([0.0, *np.hypot(*np.diff(places, axis=0).T)])
+    passed = ";".join(f"{share:.3f}" for share in lengths / lengths[-1])
+    times = ";".join(f"{time:.4f}" for time in np.linspace(0, TERMINAL, len(places)))
     return (
         f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
         f'<text x="{layout.left + 12}" y="{height:.0f}" fill="{colour}">{name}</text>'
         f'<circle r="7" fill="{colour}">'
         f'<animateMotion dur="{DURATION}s" repeatCount="indefinite" calcMode="linear" '
-        f'keyPoints="0;1;1" keyTimes="0;{TERMINAL};1" path="M{" L".join(points)}"/></circle>'
+        f'keyPoints="{passed};1" keyTimes="{times};1" path="M{" L".join(points)}"/></circle>'
     )
 
 
